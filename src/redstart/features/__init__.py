@@ -1,0 +1,1 @@
+"""One file per noun: tools, prompts, resources, completion, subscriptions, and the registry they share."""

@@ -1,0 +1,75 @@
+"""The errors that a handler may raise, and how anything else is kept from the client."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from redstart.wire.types import Content, Text, ToolResult
+
+log = logging.getLogger("redstart")
+
+
+class ToolError(Exception):
+    """A failure that the model should read: raise it, return it, or put it into a list of results.
+
+    >>> raise ToolError("No such city: Atlantis. Known cities: Bern, Oslo.")
+    Traceback (most recent call last):
+    ...
+    redstart.features.errors.ToolError: No such city: Atlantis. Known cities: Bern, Oslo.
+    """
+
+    def __init__(self, message: str = "Tool failed", *, content: Sequence[Content] = ()) -> None:
+        super().__init__(message)
+        self.content = list(content)
+
+    def result(self) -> ToolResult:
+        """The result that this error becomes."""
+        return ToolResult(content=[Text(str(self)), *self.content], is_error=True)
+
+
+class RegistrationError(TypeError):
+    """Something that cannot be served was registered; the message says where it is and what to write."""
+
+
+class ErrorPolicy:
+    """What of an unexpected exception a client may see: by default its type and an id that the log repeats."""
+
+    __slots__ = ("debug", "expose")
+
+    def __init__(self, expose: bool | Sequence[type[BaseException]] = False, debug: bool = False) -> None:
+        self.debug = debug
+        self.expose: tuple[type[BaseException], ...]
+        if isinstance(expose, bool):
+            self.expose = (Exception,) if expose else ()
+        else:
+            self.expose = tuple(expose)
+
+    def text(self, error: BaseException, what: str) -> str:
+        """The words for the client; the traceback goes to the log under the same id."""
+        id = secrets.token_hex(4)
+        log.error("%s failed (error id %s)", what, id, exc_info=error)
+        name = type(error).__name__
+        if self.debug:
+            return "".join(traceback.format_exception(error)).rstrip() + f"\n(error id {id})"
+        if isinstance(error, self.expose):
+            return f"{name}: {_safe_str(error)}"
+        return f"{what} failed with {name} (error id {id}). The server's log has the details."
+
+
+def _safe_str(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(the exception has no text)"
+
+
+def place(fn: Any) -> str:
+    """`file.py:12` of a function, for messages to people."""
+    target = getattr(fn, "__wrapped__", fn)
+    target = getattr(target, "func", target)
+    code = getattr(getattr(target, "__func__", target), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(fn)

@@ -1,0 +1,55 @@
+"""The methods about the conversation itself: initialize, ping, discover, the log level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from redstart.features.registry import Cache
+from redstart.protocol.call import Call
+from redstart.protocol.handshake import DIALECTS
+from redstart.protocol.modern import SUPPORTED, Modern
+from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
+from redstart.wire.meta import LOG_LEVELS, Implementation
+from redstart.wire.types import DiscoverResult, InitializeResult, Result
+
+
+class Lifecycle:
+    """Who the server is, and what it offers."""
+
+    def __init__(self, info: Implementation, instructions: str | None, modern: Modern) -> None:
+        self.info = info
+        self.instructions = instructions if instructions else UNSET
+        self.capabilities: dict[str, Any] = {}
+        self.cache = Cache()
+        self._modern = modern
+
+    async def initialize(self, call: Call) -> InitializeResult:
+        dialect = DIALECTS[call.dialect.version]
+        return InitializeResult(
+            protocol_version=dialect.version,
+            capabilities=dialect.capabilities(self.capabilities),
+            server_info=self.info,
+            instructions=self.instructions,
+        )
+
+    async def ping(self, call: Call) -> Result:
+        return Result()
+
+    async def discover(self, call: Call) -> DiscoverResult:
+        return DiscoverResult(
+            supported_versions=SUPPORTED,
+            capabilities=self._modern.capabilities(self.capabilities),
+            instructions=self.instructions,
+            ttl_ms=int(self.cache.ttl * 1000),
+            cache_scope=self.cache.scope,
+        )
+
+    async def set_level(self, call: Call) -> Result:
+        level = call.params.level
+        if level not in LOG_LEVELS:
+            raise ProtocolError(INVALID_PARAMS, f"Unknown log level {level!r}; expected one of {', '.join(LOG_LEVELS)}")
+        if call.session is not None:
+            call.session.log_level = level
+        return Result()

@@ -1,0 +1,169 @@
+"""One request from its arrival to its answer, and the other things that may arrive.
+
+Pure data: who runs a Call, and on which stream its messages go, is filled in by the layers above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from redstart.wire.jsonrpc import Id, ProtocolError
+from redstart.wire.meta import ClientCapabilities, Implementation, RequestMeta
+
+if TYPE_CHECKING:
+    from redstart.protocol.dialect import Dialect
+    from redstart.protocol.link import Link
+    from redstart.protocol.methods import Method
+
+Headers = Mapping[bytes, bytes]
+NO_CAPABILITIES = ClientCapabilities()
+
+
+class Channel(Protocol):
+    """Where messages about a call go: a pipe, or the stream of one HTTP response."""
+
+    def send(self, data: bytes) -> None:
+        """Send one message now or soon; never blocks, never raises for a peer that has gone."""
+
+    async def drain(self) -> None:
+        """Wait until a slow peer has taken what was sent."""
+
+
+class Session(Struct):
+    """The state of a handshake peer: small, serialisable, and nothing the modern era needs."""
+
+    revision: str
+    capabilities: ClientCapabilities
+    client_info: Implementation | UnsetType = UNSET
+    log_level: str | UnsetType = UNSET
+    initialized: bool = False
+    subscriptions: set[str] = set()
+    key: str = ""
+
+
+class Batch:
+    """The answers of a JSON-RPC batch, until the last one is there."""
+
+    __slots__ = ("open", "parts")
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.parts: list[bytes] = []
+
+    def close_one(self, part: bytes | None) -> bytes | None:
+        self.open -= 1
+        if part is not None:
+            self.parts.append(part)
+        if self.open or not self.parts:
+            return None
+        return b"[%b]" % b",".join(self.parts)
+
+
+class Call:
+    """One request. `link` forgets it when it is answered or cancelled, and then nothing more is sent for it."""
+
+    __slots__ = (
+        "batch",
+        "capabilities",
+        "channel",
+        "client_info",
+        "dialect",
+        "headers",
+        "id",
+        "link",
+        "log_level",
+        "meta",
+        "method",
+        "params",
+        "principal",
+        "progress",
+        "raw_id",
+        "raw_params",
+        "run",
+        "session",
+        "state",
+        "status",
+    )
+
+    channel: Channel
+    principal: Any
+    run: Any
+
+    def __init__(self, link: Link, id: Id, raw_id: bytes, method: Method, params: Any, raw_params: bytes | Raw) -> None:
+        self.link = link
+        self.id = id
+        self.raw_id = raw_id
+        self.method = method
+        self.params = params
+        self.raw_params = raw_params
+        self.meta: RequestMeta | UnsetType = params.meta
+        self.headers: Headers | None = None
+        self.batch: Batch | None = None
+        self.session: Session | None = None
+        self.progress: float | None = None
+        self.principal = None
+        self.run = None
+        self.state: Any = None
+        self.status = 200
+        self.dialect: Dialect
+        self.capabilities: ClientCapabilities
+        self.client_info: Implementation | UnsetType
+        self.log_level: str | UnsetType
+
+    @property
+    def open(self) -> bool:
+        """Whether anything may still be sent for this call."""
+        return self.link.calls.get(self.id) is self
+
+    def __repr__(self) -> str:
+        return f"<Call {self.method.name} id={self.id!r}>"
+
+
+class Refusal(Struct, frozen=True):
+    """A message that is answered without a call: already bytes, with the status that HTTP gives it."""
+
+    data: bytes
+    status: int
+
+
+class Cancel(Struct, frozen=True):
+    """The peer no longer wants `call`; the link has already forgotten it."""
+
+    call: Call
+    reason: str
+    data: bytes | None = None
+
+
+class Notice(Struct, frozen=True):
+    """A notification that means something to the layers above."""
+
+    method: str
+    session: Session | None
+
+
+class Pending:
+    """A question to the peer that waits for its answer."""
+
+    __slots__ = ("call", "id", "resolve")
+
+    def __init__(self, id: str, call: Call) -> None:
+        self.id = id
+        self.call = call
+        self.resolve: Callable[[Raw | ProtocolError], None] = _nobody_waits
+
+
+class Answer(Struct, frozen=True):
+    """The peer's answer to a question of ours."""
+
+    pending: Pending
+    outcome: Raw | ProtocolError
+
+
+def _nobody_waits(outcome: Raw | ProtocolError) -> None:
+    """The default of `Pending.resolve`, until a waiter puts its own there."""
+
+
+Event = Call | Refusal | Cancel | Notice | Answer

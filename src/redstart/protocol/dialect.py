@@ -1,0 +1,45 @@
+"""The contract of an era: admit a request, dress a result, word a fault.
+
+What differs between revisions is a fact of the dialect (an attribute) or one of these methods, and
+nothing else in the code base asks for a version.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, TypeAlias
+
+from redstart.wire.jsonrpc import ProtocolError
+from redstart.wire.types import Result
+
+Structured: TypeAlias = Literal["none", "objects", "any"]
+
+
+class Dialect(Protocol):
+    """One revision of the protocol, as one server speaks it."""
+
+    version: str
+    modern: bool
+    structured: Structured
+    """Structured output: unknown, JSON objects only, or any JSON value."""
+    batches: bool
+    progress_messages: bool
+    asks: bool
+    """Whether a question goes out as a request of its own (else a result carries it)."""
+    primes: bool
+    """Whether an SSE stream begins with an event that only carries an id."""
+    url_required: bool
+    """Whether a URL elicitation may end a call as an error."""
+    titled_choices: bool
+    """Whether an elicitation form may have titled choices, multi-selects and defaults."""
+
+    def dress(self, result: Result | Any) -> bytes:
+        """The body of a response, encoded once."""
+
+    def entry(self, listed: Any) -> Any:
+        """A list entry without what this revision does not know."""
+
+    def fault(self, error: ProtocolError) -> ProtocolError:
+        """The error with the code of this revision."""
+
+    def status(self, code: int) -> int:
+        """The HTTP status of a fault that a handler raised."""

@@ -1,0 +1,115 @@
+"""The rules of the `Mcp-*` headers: presence, agreement with the body, the base64 sentinel.
+
+Spec: /specification/2026-07-28/basic/transports/streamable-http (headers). Names are compared in lower case,
+values exactly; a value that plain ASCII cannot carry stands between `=?base64?` and `?=`.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64encode
+from typing import Any, Final
+
+from redstart.protocol.call import Headers
+from redstart.protocol.methods import Method
+from redstart.wire.jsonrpc import HEADER_MISMATCH, ProtocolError
+
+VERSION: Final = b"mcp-protocol-version"
+METHOD: Final = b"mcp-method"
+NAME: Final = b"mcp-name"
+SESSION: Final = b"mcp-session-id"
+LAST_EVENT: Final = b"last-event-id"
+PARAM_PREFIX: Final = b"mcp-param-"
+
+_PREFIX: Final = b"=?base64?"
+_SUFFIX: Final = b"?="
+
+
+def mismatch(message: str) -> ProtocolError:
+    return ProtocolError(HEADER_MISMATCH, message)
+
+
+def check_agreement(headers: Headers, version: str, method: bytes, name: str | None) -> None:
+    """Refuse a request whose headers and body do not say the same."""
+    if headers.get(VERSION) != version.encode():
+        _explain(headers, VERSION, "MCP-Protocol-Version", version)
+    if headers.get(METHOD) != method:
+        _explain(headers, METHOD, "Mcp-Method", method.decode())
+    if name is not None:
+        given = headers.get(NAME)
+        if given is None:
+            raise mismatch("The header Mcp-Name is missing")
+        if (given != name.encode() or given.startswith(_PREFIX)) and decode_value(given, "Mcp-Name") != name:
+            raise mismatch("The header Mcp-Name does not agree with the body")
+
+
+def _explain(headers: Headers, key: bytes, shown: str, wanted: str) -> None:
+    value = headers.get(key)
+    if value is None:
+        raise mismatch(f"The header {shown} is missing")
+    if value.strip(b" \t") != wanted.encode():
+        raise mismatch(f"The header {shown} does not agree with the body")
+
+
+def decode_value(value: bytes, shown: str) -> str:
+    """The text of a header value; only the exact sentinel means base64."""
+    value = value.strip(b" \t")
+    try:
+        if value.startswith(_PREFIX) and value.endswith(_SUFFIX) and len(value) >= len(_PREFIX) + len(_SUFFIX):
+            return binascii.a2b_base64(value[len(_PREFIX) : -len(_SUFFIX)], strict_mode=True).decode()
+        return value.decode("ascii")
+    except ValueError:
+        raise mismatch(f"The header {shown} is not valid: expected ASCII or strict base64 of UTF-8") from None
+
+
+def encode_value(text: str) -> str:
+    """A header value for `text`: plain where ASCII can carry it, else behind the sentinel."""
+    plain = text.isascii() and text.isprintable() and text == text.strip()
+    if plain and not (text.startswith("=?base64?") and text.endswith("?=")):
+        return text
+    return f"=?base64?{b64encode(text.encode()).decode()}?="
+
+
+class ParamRule:
+    """One `x-mcp-header` of a tool: where the value is in the arguments, and the header that repeats it."""
+
+    __slots__ = ("key", "kind", "path", "shown")
+
+    def __init__(self, header: str, path: tuple[str, ...], kind: str) -> None:
+        self.key = PARAM_PREFIX + header.lower().encode()
+        self.shown = f"Mcp-Param-{header}"
+        self.path = path
+        self.kind = kind
+
+    def check(self, headers: Headers, arguments: dict[str, Any]) -> None:
+        value: Any = arguments
+        for name in self.path:
+            value = value.get(name) if isinstance(value, dict) else None
+        given = headers.get(self.key)
+        if value is None:
+            return
+        if given is None:
+            raise mismatch(f"The header {self.shown} is missing, but the arguments have its value")
+        if not self._same(decode_value(given, self.shown), value):
+            raise mismatch(f"The header {self.shown} does not agree with the arguments")
+
+    def _same(self, text: str, value: Any) -> bool:
+        if isinstance(value, bool):
+            return text == ("true" if value else "false")
+        if isinstance(value, int | float):
+            try:
+                return float(text) == value if "." in text or "e" in text.lower() else int(text) == value
+            except ValueError:
+                return False
+        return bool(text == value)
+
+
+def duplicated(pairs: list[tuple[bytes, bytes]]) -> bool:
+    """Whether an `Mcp-*` header stands twice; two values can agree with two different readers."""
+    names = [name for name, _ in pairs if name.startswith(b"mcp-")]
+    return len(names) != len(set(names))
+
+
+def named(row: Method, params: Any) -> str | None:
+    """What `Mcp-Name` must repeat for this request, if anything."""
+    return getattr(params, row.names) if row.names else None

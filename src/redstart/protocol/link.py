@@ -1,0 +1,282 @@
+"""One peer: bytes in, events out; results in, bytes out. The only place where a request id is opened or closed.
+
+Rule 1: a call is open from `receive` until `reply`, `fail` or its cancellation; every outbound verb takes the
+Call and refuses one that is no longer open. Rule 2: no clock, no socket, no await in this file.
+A Link lives as long as its peer's state: one POST (modern HTTP), one session (handshake HTTP), one pipe (stdio).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from redstart.protocol import handshake, modern
+from redstart.protocol.call import (
+    Answer,
+    Batch,
+    Call,
+    Cancel,
+    Event,
+    Headers,
+    Notice,
+    Pending,
+    Refusal,
+    Session,
+)
+from redstart.protocol.headers import VERSION
+from redstart.protocol.methods import ALIASES, HANDSHAKE, METHODS, Method, decode_params
+from redstart.protocol.strict import checked_id, open_batch, open_envelope
+from redstart.wire.jsonrpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    Envelope,
+    Fault,
+    Id,
+    ProtocolError,
+    decode_fault,
+    failure,
+    notification,
+    request,
+    response,
+)
+from redstart.wire.meta import PROTOCOL_VERSION
+from redstart.wire.types import Params, Result
+
+_EMPTY = b"{}"
+_HANDSHAKE_HEADERS = frozenset(version.encode() for version in handshake.REVISIONS)
+
+
+class Link:
+    """What one peer has open: its calls, our questions to it, and (handshake era) its session."""
+
+    __slots__ = ("_asked", "calls", "modern", "pending", "session")
+
+    def __init__(self, modern: modern.Modern, session: Session | None = None) -> None:
+        self.modern = modern
+        self.session = session
+        self.calls: dict[Id, Call] = {}
+        self.pending: dict[str, Pending] = {}
+        self._asked = 0
+
+    # ------------------------------------------------------------ inbound
+
+    def receive(self, data: bytes, headers: Headers | None = None) -> list[Event]:
+        """What one message means. Never raises: what is wrong with a message is an event too."""
+        if data[:1] == b"[" or data.lstrip()[:1] == b"[":
+            return self._receive_batch(data, headers)
+        return self._receive_one(data, headers, None)
+
+    def _receive_one(self, data: bytes, headers: Headers | None, batch: Batch | None) -> list[Event]:
+        try:
+            envelope = open_envelope(data)
+        except ProtocolError as error:
+            return [Refusal(failure(_salvaged_id(data, error), error), 400)]
+        except RecursionError:
+            return [Refusal(failure(b"null", ProtocolError(PARSE_ERROR, "Nested too deep")), 400)]
+        if envelope.method is UNSET:
+            return self._receive_answer(envelope)
+        if envelope.id is UNSET:
+            return self._receive_notification(envelope)
+        raw_id = b"null"
+        try:
+            id, raw_id = checked_id(envelope.id)
+            return [self._receive_request(envelope, id, raw_id, headers, batch)]
+        except ProtocolError as error:
+            return [Refusal(failure(raw_id, error), _status(error))]
+
+    def _receive_request(
+        self, envelope: Envelope, id: Id, raw_id: bytes, headers: Headers | None, batch: Batch | None
+    ) -> Call:
+        if envelope.jsonrpc != "2.0" or envelope.result is not UNSET or envelope.error is not UNSET:
+            raise ProtocolError(INVALID_REQUEST, 'A request has "jsonrpc": "2.0", an id, a method and params')
+        name: str = envelope.method  # type: ignore[assignment]
+        raw = envelope.params
+        if raw is UNSET or (len(raw) == 4 and bytes(raw) == b"null"):
+            raw = Raw(_EMPTY)
+        row = METHODS.get(name)
+        try:
+            params = row.decode(raw) if row else decode_params(raw)
+        except msgspec.DecodeError as error:
+            self._refuse_params(row, name, raw, headers, str(error))
+        meta = params.meta
+        if meta is not UNSET and meta.protocol_version is not UNSET:
+            modern.check(row, name, params, meta, headers)
+            session = None
+        else:
+            _refuse_half_modern(row, meta, headers)
+            session = self._admitted(row, name, params)
+        if id in self.calls:
+            raise ProtocolError(INVALID_REQUEST, f"The request id {id!r} is already in flight")
+        call = Call(self, id, raw_id, row, params, raw)  # type: ignore[arg-type]
+        if session is None:
+            self.modern.admit(call, meta)  # type: ignore[arg-type]
+        else:
+            handshake.DIALECTS[session.revision].admit(call, session)
+        call.headers = headers
+        call.batch = batch
+        self.calls[id] = call
+        return call
+
+    def _admitted(self, row: Method | None, name: str, params: Any) -> Session:
+        """The session of a handshake request; `initialize` opens it."""
+        if name == "initialize":
+            if self.session is not None:
+                raise ProtocolError(INVALID_REQUEST, "The handshake has already been made")
+            self.session = handshake.negotiate(params)
+        handshake.check(row, name, self.session)
+        return self.session or handshake.ANONYMOUS
+
+    def _refuse_params(self, row: Method | None, name: str, raw: Raw, headers: Headers | None, reason: str) -> None:
+        """Malformed params: say so, but only after what the era checks first."""
+        try:
+            loose = decode_params(raw)
+        except msgspec.DecodeError:
+            loose = Params()
+        meta = loose.meta
+        if row is None and meta is UNSET:
+            _refuse_half_modern(row, meta, headers)
+            handshake.check(row, name, self.session)
+        elif meta is not UNSET and meta.protocol_version is UNSET:
+            _refuse_half_modern(row, meta, headers)
+        raise ProtocolError(INVALID_PARAMS, f"Malformed params of {name}: {reason.replace('`', '')}")
+
+    def _receive_notification(self, envelope: Envelope) -> list[Event]:
+        row = METHODS.get(envelope.method) or ALIASES.get(envelope.method)  # type: ignore[arg-type]
+        if row is None or not row.notification:
+            return []
+        if row.name == "notifications/cancelled":
+            return self._receive_cancel(row, envelope)
+        if row.name == "notifications/initialized" and self.session is not None:
+            self.session.initialized = True
+        return [Notice(row.name, self.session)] if row.eras & HANDSHAKE and self.session else []
+
+    def _receive_cancel(self, row: Method, envelope: Envelope) -> list[Event]:
+        try:
+            params = row.decode(envelope.params if envelope.params is not UNSET else Raw(_EMPTY))
+        except msgspec.DecodeError:
+            return []  # the spec: malformed cancellations are ignored
+        call = self.calls.get(params.request_id)
+        if call is None or call.method.name == "initialize":
+            return []
+        reason = params.reason if params.reason is not UNSET else "cancelled by the client"
+        return [Cancel(call, reason, self.forget(call))]
+
+    def _receive_answer(self, envelope: Envelope) -> list[Event]:
+        if envelope.result is UNSET and envelope.error is UNSET:
+            error = ProtocolError(INVALID_REQUEST, "Neither a request, a notification nor a response")
+            raw_id = b"null"
+            if envelope.id is not UNSET and envelope.id is not None:
+                try:
+                    raw_id = checked_id(envelope.id)[1]
+                except ProtocolError:
+                    raw_id = b"null"
+            return [Refusal(failure(raw_id, error), 400)]
+        pending = self.pending.pop(envelope.id, None) if isinstance(envelope.id, str) else None
+        if pending is None:
+            return []
+        return [Answer(pending, _outcome(envelope))]
+
+    def _receive_batch(self, data: bytes, headers: Headers | None) -> list[Event]:
+        try:
+            if self.session is None or not handshake.DIALECTS[self.session.revision].batches:
+                raise ProtocolError(INVALID_REQUEST, "This protocol revision has no JSON-RPC batches")
+            parts = open_batch(data)
+        except ProtocolError as error:
+            return [Refusal(failure(b"null", error), 400)]
+        batch = Batch()
+        events: list[Event] = []
+        for part in parts:
+            for event in self._receive_one(part, headers, batch):
+                if isinstance(event, Call):
+                    batch.open += 1
+                    events.append(event)
+                elif isinstance(event, Refusal):
+                    batch.parts.append(event.data)
+                else:
+                    events.append(event)
+        if batch.parts and not batch.open:
+            events.append(Refusal(b"[%b]" % b",".join(batch.parts), 200))
+        return events
+
+    # ------------------------------------------------------------ outbound
+
+    def reply(self, call: Call, result: Result | Raw) -> bytes | None:
+        """The bytes that answer `call`, or None where nothing may be sent (yet)."""
+        calls = self.calls
+        if calls.get(call.id) is not call:
+            return None
+        data = response(call.raw_id, call.dialect.dress(result))
+        del calls[call.id]
+        return data if call.batch is None else call.batch.close_one(data)
+
+    def fail(self, call: Call, error: ProtocolError) -> bytes | None:
+        """The bytes that refuse `call`, or None where nothing may be sent (yet)."""
+        if self.calls.get(call.id) is not call:
+            return None
+        data = failure(call.raw_id, call.dialect.fault(error))
+        del self.calls[call.id]
+        return data if call.batch is None else call.batch.close_one(data)
+
+    def notify(self, call: Call, method: str, params: Any) -> bytes | None:
+        """The bytes of a notification about `call`, while it is open."""
+        return notification(method, params) if self.calls.get(call.id) is call else None
+
+    def ask(self, call: Call, method: str, params: Any) -> tuple[Pending, bytes] | None:
+        """A question to the peer on behalf of `call`, while it is open."""
+        if self.calls.get(call.id) is not call:
+            return None
+        self._asked += 1
+        pending = Pending(f"ask-{self._asked}", call)
+        self.pending[pending.id] = pending
+        return pending, request(b'"%b"' % pending.id.encode(), method, params)
+
+    def forget(self, call: Call) -> bytes | None:
+        """Close `call` without an answer; the bytes are a batch that this completes."""
+        if self.calls.get(call.id) is not call:
+            return None
+        del self.calls[call.id]
+        for id in [id for id, pending in self.pending.items() if pending.call is call]:
+            del self.pending[id]
+        return None if call.batch is None else call.batch.close_one(None)
+
+
+# ---------------------------------------------------------------- reading closely
+
+
+def _refuse_half_modern(row: Method | None, meta: Any, headers: Headers | None) -> None:
+    """A request that means to be modern but does not say which version is refused, never served as a handshake."""
+    claims = meta is not UNSET and meta.client_capabilities is not UNSET
+    named = headers.get(VERSION) if headers is not None else None
+    if claims or (row and not row.eras & HANDSHAKE) or (named and named.strip() not in _HANDSHAKE_HEADERS):
+        raise modern.missing(PROTOCOL_VERSION)
+
+
+def _status(error: ProtocolError) -> int:
+    """The HTTP status of a request that was refused; in the handshake era an error rides on 200."""
+    if isinstance(error, modern.Refused):
+        return modern.REFUSED_STATUS.get(error.code, 400)
+    return 200 if error.code in (METHOD_NOT_FOUND, INVALID_PARAMS) else 400
+
+
+def _salvaged_id(data: bytes, error: ProtocolError) -> bytes:
+    """The id of a message that is JSON but not a request, so that its sender need not wait."""
+    if error.code == PARSE_ERROR:
+        return b"null"
+    try:
+        return checked_id(msgspec.json.decode(data, type=dict[str, Any]).get("id"))[1]
+    except (msgspec.DecodeError, ProtocolError, RecursionError):
+        return b"null"
+
+
+def _outcome(envelope: Envelope) -> Raw | ProtocolError:
+    if envelope.error is UNSET:
+        return envelope.result  # type: ignore[return-value]
+    try:
+        fault: Fault = decode_fault(envelope.error)
+    except msgspec.DecodeError:
+        return ProtocolError(INVALID_REQUEST, "The client answered with a malformed error")
+    return ProtocolError(fault.code, fault.message, fault.data)

@@ -1,0 +1,79 @@
+"""THE table: every method and notification, its parameters, its eras and its flags.
+
+A method that is not here does not exist. Adding one: its shapes in `wire/types.py`, a row here, a feature function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from redstart.wire import types as t
+
+HANDSHAKE: Final = 1
+MODERN: Final = 2
+BOTH: Final = HANDSHAKE | MODERN
+
+
+class Method:
+    """One row. `names` is the parameter that `Mcp-Name` repeats; `capability` is what a server must offer."""
+
+    __slots__ = ("capability", "decode", "eras", "list_of", "may_ask", "name", "names", "notification", "raw")
+
+    def __init__(
+        self,
+        name: str,
+        params: type[t.Params],
+        eras: int,
+        *,
+        names: str | None = None,
+        capability: str | None = None,
+        may_ask: bool = False,
+        list_of: str | None = None,
+    ) -> None:
+        self.name = name
+        self.raw = name.encode()
+        self.decode: Callable[[bytes | msgspec.Raw], Any] = msgspec.json.Decoder(params).decode
+        self.eras = eras
+        self.names = names
+        self.capability = capability
+        self.may_ask = may_ask
+        self.list_of = list_of
+        self.notification = name.startswith("notifications/")
+
+    def __repr__(self) -> str:
+        return f"Method({self.name!r})"
+
+
+_ROWS: Final = (
+    Method("initialize", t.InitializeParams, HANDSHAKE),
+    Method("ping", t.Params, HANDSHAKE),
+    Method("server/discover", t.Params, MODERN),
+    Method("tools/list", t.PageParams, BOTH, capability="tools", list_of="tools"),
+    Method("tools/call", t.CallToolParams, BOTH, capability="tools", names="name", may_ask=True),
+    Method("prompts/list", t.PageParams, BOTH, capability="prompts", list_of="prompts"),
+    Method("prompts/get", t.GetPromptParams, BOTH, capability="prompts", names="name", may_ask=True),
+    Method("resources/list", t.PageParams, BOTH, capability="resources", list_of="resources"),
+    Method("resources/templates/list", t.PageParams, BOTH, capability="resources", list_of="resource_templates"),
+    Method("resources/read", t.ReadResourceParams, BOTH, capability="resources", names="uri", may_ask=True),
+    Method("resources/subscribe", t.UriParams, HANDSHAKE, capability="resources"),
+    Method("resources/unsubscribe", t.UriParams, HANDSHAKE, capability="resources"),
+    Method("completion/complete", t.CompleteParams, BOTH, capability="completions"),
+    Method("logging/setLevel", t.SetLevelParams, HANDSHAKE, capability="logging"),
+    Method("subscriptions/listen", t.ListenParams, MODERN),
+    Method("notifications/initialized", t.Params, HANDSHAKE),
+    Method("notifications/cancelled", t.CancelledParams, BOTH),
+    Method("notifications/progress", t.Params, HANDSHAKE),
+    Method("notifications/roots/list_changed", t.Params, HANDSHAKE),
+)
+
+METHODS: Final = {row.name: row for row in _ROWS}
+"""Every row by its name."""
+
+ALIASES: Final = {"initialized": METHODS["notifications/initialized"]}
+"""What older systems send instead of the spec's name."""
+
+decode_params: Final = msgspec.json.Decoder(t.Params).decode
+"""The parameters of a method that is not in the table: enough to tell the era."""

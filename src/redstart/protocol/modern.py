@@ -1,0 +1,127 @@
+"""The modern dialect: every message carries its own envelope, nothing is remembered between requests.
+
+Knows: `_meta`, resultType, serverInfo, cache hints, error codes. Must not know: transports, tools, time.
+Spec: /specification/2026-07-28/basic (envelope), /basic/patterns/mrtr (asking).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import UNSET, Raw
+
+from redstart.protocol.call import Call, Headers
+from redstart.protocol.dialect import Structured
+from redstart.protocol.headers import check_agreement, named
+from redstart.protocol.methods import MODERN, Method
+from redstart.wire.jsonrpc import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CLIENT_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    ProtocolError,
+    encode,
+)
+from redstart.wire.meta import (
+    CLIENT_CAPABILITIES,
+    LOG_LEVELS,
+    PROTOCOL_VERSION,
+    SERVER_INFO,
+    Implementation,
+    RequestMeta,
+)
+
+VERSION: Final = "2026-07-28"
+SUPPORTED: Final = [VERSION]
+
+# The HTTP status of a fault that a handler raised. Others are 200: a 400 with a code that is not of this
+# revision would make a client of both eras fall back to the handshake.
+HANDLER_STATUS: Final = {
+    METHOD_NOT_FOUND: 404,
+    MISSING_CLIENT_CAPABILITY: 400,
+    HEADER_MISMATCH: 400,
+    UNSUPPORTED_PROTOCOL_VERSION: 400,
+}
+
+REFUSED_STATUS: Final = {METHOD_NOT_FOUND: 404}
+
+
+class Refused(ProtocolError):
+    """A modern request that was refused before any handler: HTTP wants a status of its own for it."""
+
+
+class Modern:
+    """The revision 2026-07-28, as the server with this name speaks it."""
+
+    version = VERSION
+    modern = True
+    structured: Structured = "any"
+    batches = False
+    progress_messages = True
+    asks = False
+    primes = False
+    url_required = False
+    titled_choices = True
+
+    def __init__(self, server: Implementation) -> None:
+        self._info = Raw(encode(server))
+        self._meta = Raw(encode({SERVER_INFO: self._info}))
+
+    def admit(self, call: Call, meta: RequestMeta) -> None:
+        """Fill a call with what its own envelope says of its peer."""
+        call.dialect = self
+        call.capabilities = meta.client_capabilities  # type: ignore[assignment]
+        call.client_info = meta.client_info
+        call.log_level = meta.log_level
+
+    def dress(self, result: Any) -> bytes:
+        if type(result) is Raw:
+            return bytes(result)
+        if result.result_type is UNSET:
+            result.result_type = "complete"
+        if result.meta is UNSET:
+            result.meta = self._meta
+        elif isinstance(result.meta, dict):
+            result.meta = {SERVER_INFO: self._info, **result.meta}
+        return encode(result)
+
+    def entry(self, listed: Any) -> Any:
+        return listed
+
+    def fault(self, error: ProtocolError) -> ProtocolError:
+        if error.code == RESOURCE_NOT_FOUND:
+            return ProtocolError(INVALID_PARAMS, error.message, error.data)
+        return error
+
+    def status(self, code: int) -> int:
+        return HANDLER_STATUS.get(code, 200)
+
+    def capabilities(self, offered: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in offered.items() if name != "tasks"}
+
+
+def check(row: Method | None, name: str, params: Any, meta: RequestMeta, headers: Headers | None) -> None:
+    """Refuse a malformed modern request. The order is the spec's: envelope, headers, version, method."""
+    if meta.protocol_version is UNSET:
+        raise missing(PROTOCOL_VERSION)
+    if meta.client_capabilities is UNSET:
+        raise missing(CLIENT_CAPABILITIES)
+    version: str = meta.protocol_version
+    if headers is not None:
+        check_agreement(headers, version, row.raw if row else name.encode(), named(row, params) if row else None)
+    if version != VERSION:
+        raise Refused(
+            UNSUPPORTED_PROTOCOL_VERSION,
+            "Unsupported protocol version",
+            {"supported": SUPPORTED, "requested": version},
+        )
+    if row is None or not row.eras & MODERN:
+        raise Refused(METHOD_NOT_FOUND, f"Method not found: {name}")
+    if meta.log_level is not UNSET and meta.log_level not in LOG_LEVELS:
+        raise Refused(INVALID_PARAMS, f"Unknown log level; expected one of {', '.join(LOG_LEVELS)}")
+
+
+def missing(key: str) -> Refused:
+    return Refused(INVALID_PARAMS, f"Every request of this protocol version needs params._meta[{key!r}]")

@@ -1,0 +1,128 @@
+"""The strict door: what JSON libraries let through and a protocol must not.
+
+msgspec accepts duplicate keys, unchecked UTF-8 in what it skips, and nesting up to the interpreter's limit.
+Two parsers that read one message differently are a security hole, so such a message is refused here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import msgspec
+
+from redstart.wire.jsonrpc import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    Envelope,
+    Id,
+    ProtocolError,
+    decode_batch,
+    decode_envelope,
+    encode,
+)
+from redstart.wire.meta import PROTOCOL_VERSION
+
+MAX_DEPTH: Final = 64
+MAX_ID: Final = 2**53
+MAX_ID_LENGTH: Final = 256
+
+# A key that routes a message: if it occurs twice, a proxy and we might route differently.
+_ROUTING: Final = tuple(
+    b'"%b"' % key
+    for key in (
+        b"jsonrpc", b"id", b"method", b"params", b"result", b"error",
+        b"name", b"uri", b"arguments", b"_meta", b"io.modelcontextprotocol/protocolVersion",
+    )
+)  # fmt: skip
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_NOT_BRACKETS: Final = bytes(b for b in range(256) if b not in b"[]{}")
+_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+
+
+def open_envelope(data: bytes) -> Envelope:
+    """Decode one message, or raise the ProtocolError that says why not."""
+    check_text(data)
+    try:
+        envelope = decode_envelope(data)
+    except msgspec.ValidationError as error:
+        raise ProtocolError(INVALID_REQUEST, f"Not a JSON-RPC message: {error}") from None
+    except msgspec.DecodeError as error:
+        raise ProtocolError(PARSE_ERROR, f"Not valid JSON: {error}") from None
+    for key in _ROUTING:
+        if data.count(key) > 1:
+            refuse_duplicates(data)
+            break
+    return envelope
+
+
+def open_batch(data: bytes) -> list[bytes]:
+    """The messages of a JSON-RPC batch, still bytes, or the ProtocolError that says why not."""
+    check_text(data)
+    try:
+        parts = [bytes(part) for part in decode_batch(data)]
+    except msgspec.DecodeError as error:
+        raise ProtocolError(PARSE_ERROR, f"Not valid JSON: {error}") from None
+    if not parts:
+        raise ProtocolError(INVALID_REQUEST, "A batch has at least one message")
+    for word in (b'"initialize"', PROTOCOL_VERSION.encode()):
+        if any(word in part for part in parts):
+            raise ProtocolError(INVALID_REQUEST, f"{word.decode()} must not be part of a batch")
+    return parts
+
+
+def check_text(data: bytes) -> None:
+    """Strict UTF-8, bounded nesting, and no key hidden behind an escape."""
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise ProtocolError(PARSE_ERROR, f"Not valid UTF-8 at byte {error.start}") from None
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _too_deep(data):
+        raise ProtocolError(PARSE_ERROR, f"Nested deeper than {MAX_DEPTH} levels")
+    if b"\\u00" in data:
+        refuse_duplicates(data)
+
+
+def refuse_duplicates(data: bytes) -> None:
+    """The slow parse, taken only where a key may stand twice."""
+    try:
+        json.loads(data, object_pairs_hook=_unique)
+    except ProtocolError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(PARSE_ERROR, f"Not valid JSON: {error}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ProtocolError(PARSE_ERROR, f"The key {twice!r} occurs twice in one object")
+    return found
+
+
+def _too_deep(data: bytes) -> bool:
+    """Peel one level of brackets a pass: C speed, whatever the size, and never more than MAX_DEPTH passes."""
+    brackets = _STRING.sub(b"", data).translate(_ONE_KIND, _NOT_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        peeled = brackets.replace(b"[]", b"")
+        if len(peeled) == len(brackets):
+            return len(brackets) > MAX_DEPTH  # not balanced: nothing closes what is left
+        brackets = peeled
+    return bool(brackets)
+
+
+def checked_id(value: object) -> tuple[Id, bytes]:
+    """The id of a request and its bytes, or an INVALID_REQUEST that says what an id may be."""
+    if type(value) is int:
+        if -MAX_ID <= value <= MAX_ID:
+            return value, b"%d" % value
+    elif type(value) is str and len(value) <= MAX_ID_LENGTH:
+        return value, encode(value)
+    raise ProtocolError(
+        INVALID_REQUEST,
+        f"A request id is an integer within ±2^53 or a string of at most {MAX_ID_LENGTH} characters",
+    )

@@ -1,0 +1,153 @@
+"""Behind every callable a function: its parameters, its place, the names its annotations may use.
+
+Knows: partial, methods, decorated functions, callable instances, closures.  Must not know: JSON, schemas.
+"""
+
+import functools
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+
+class SignatureError(TypeError):
+    """A function that cannot be offered; the message names file, line, parameter, and what to write instead."""
+
+
+class Target(msgspec.Struct):
+    """What registration needs to know about a callable."""
+
+    name: str
+    doc: str | None
+    place: str
+    label: str
+    parameters: list[inspect.Parameter]
+    returns: Any
+    globalns: dict[str, Any]
+    localns: dict[str, Any]
+    owner: dict[str, Any]
+
+    def fail(self, why: str, parameter: str = "") -> SignatureError:
+        at = f', parameter "{parameter}"' if parameter else ""
+        return SignatureError(f"{self.place}: {self.label}{at}: {why}")
+
+    def resolve(self, annotation: Any, parameter: str) -> Any:
+        """The annotation without strings and forward references in it."""
+        if type(annotation) is type or annotation is None:
+            return annotation
+        holder = types.SimpleNamespace(__annotations__={"it": annotation})
+        for localns in (self.localns, {**self.owner, **self.localns}):
+            try:
+                hints = typing.get_type_hints(holder, self.globalns, localns, include_extras=True)
+                return None if annotation == "None" else hints["it"]
+            except NameError as error:
+                problem: Exception = error
+            except (TypeError, SyntaxError, AttributeError) as error:
+                problem = error
+                break
+        raise self._unresolved(annotation, parameter, problem) from problem
+
+    def _unresolved(self, annotation: Any, parameter: str, problem: Exception) -> SignatureError:
+        text = annotation if isinstance(annotation, str) else repr(annotation)
+        name = getattr(problem, "name", None)
+        if not isinstance(problem, NameError) or not name:
+            return self.fail(f"the annotation {text} cannot be read: {problem}", parameter)
+        return self.fail(
+            f"the annotation {text} uses {name}, which is not known at run time. Import {name} at the top of the"
+            ' module, outside "if TYPE_CHECKING:", or define it at module level.',
+            parameter,
+        )
+
+
+def find_target(fn: Callable[..., Any], where: str | None, names: Mapping[str, Any] | None) -> Target:
+    function, fixed = _unwrapped(fn)
+    code = getattr(function, "__code__", None)
+    name = getattr(fn, "__name__", None) or getattr(function, "__name__", "")
+    if name in ("__call__", "__init__") or not name:
+        name = (fn if isinstance(fn, type) else type(fn)).__name__
+    qualname = getattr(function, "__qualname__", name)
+    target = Target(
+        name=name,
+        doc=_doc(fn, function),
+        place=f"{code.co_filename}:{code.co_firstlineno}" if code else getattr(fn, "__module__", "?"),
+        label=where or f"{qualname}()",
+        parameters=[],
+        returns=inspect.Signature.empty,
+        globalns=getattr(function, "__globals__", {}),
+        localns={**(names or {}), **_closure(function)},
+        owner=dict(vars(_owner(fn))),
+    )
+    if isinstance(fn, classmethod):
+        raise target.fail("a classmethod object is not callable: put the decorator below @classmethod, or register Class.method.")
+    signature = _signature(fn, target)
+    target.parameters = [item for item in signature.parameters.values() if item.name not in fixed]
+    target.returns = signature.return_annotation
+    first = target.parameters[0] if target.parameters else None
+    if first and first.name in ("self", "cls") and first.annotation is first.empty:
+        raise target.fail("is a method without its object: register instance.method.", first.name)
+    return target
+
+
+def _signature(fn: Any, target: Target) -> inspect.Signature:
+    try:
+        if sys.version_info >= (3, 14):
+            import annotationlib
+
+            return inspect.signature(fn, annotation_format=annotationlib.Format.FORWARDREF)
+        return inspect.signature(fn)
+    except (ValueError, TypeError) as error:
+        raise target.fail(f"has no readable signature ({error}). Write a function around it.") from error
+
+
+def _unwrapped(fn: Any) -> tuple[Any, set[str]]:
+    """The plain function, and the names of the arguments that a partial has fixed."""
+    fixed: set[str] = set()
+    for _ in range(100):  # a __wrapped__ loop would never end
+        if isinstance(fn, functools.partial):
+            fixed |= fn.keywords.keys()
+            fn = fn.func
+        elif isinstance(fn, types.FunctionType):
+            inner = getattr(fn, "__wrapped__", None)
+            if inner is None:
+                break
+            fn = inner
+        elif isinstance(fn, types.MethodType | staticmethod | classmethod):
+            fn = fn.__func__
+        elif hasattr(fn, "__wrapped__"):
+            fn = fn.__wrapped__
+        elif isinstance(fn, type):
+            fn = fn.__init__ if isinstance(fn.__init__, types.FunctionType) else fn.__new__
+        elif isinstance(getattr(type(fn), "__call__", None), types.FunctionType):
+            fn = type(fn).__call__
+        else:
+            break
+    return fn, fixed
+
+
+def _doc(fn: Any, function: Any) -> str | None:
+    own = getattr(fn, "__doc__", None)
+    if isinstance(fn, functools.partial) and own == functools.partial.__doc__:
+        return _doc(fn.func, function)
+    if not isinstance(fn, type) and callable(fn) and getattr(function, "__name__", "") == "__call__":
+        return function.__doc__ or own
+    return own
+
+
+def _closure(function: Any) -> dict[str, Any]:
+    out = {parameter.__name__: parameter for parameter in getattr(function, "__type_params__", ())}
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
+    for name, cell in zip(code.co_freevars if code else (), cells or (), strict=False):
+        try:
+            out[name] = cell.cell_contents
+        except ValueError:  # assigned later than the function was defined
+            continue
+    return out
+
+
+def _owner(fn: Any) -> type:
+    bound = getattr(fn, "__self__", fn)
+    return bound if isinstance(bound, type) else type(bound)

@@ -1,0 +1,156 @@
+"""Docstrings of Google, NumPy and Sphinx style -> description, parameters, returns.
+
+A line parser without a grammar: what it does not recognise stays part of the description.
+Must not know: functions, types.
+"""
+
+import re
+from inspect import cleandoc
+
+import msgspec
+
+
+class Docstring(msgspec.Struct):
+    """What a docstring says: `Docstring(description, params, returns)`."""
+
+    description: str = ""
+    params: dict[str, str] = {}
+    returns: str = ""
+
+
+PARAMS, RETURNS, OTHER = "params", "returns", "other"
+
+# Section title -> what becomes of it. Sections that a model has no use for are dropped; others are kept as text.
+SECTIONS = {
+    **dict.fromkeys(("args", "arguments", "parameters", "params", "other parameters"), PARAMS),
+    **dict.fromkeys(("keyword args", "keyword arguments", "keyword parameters", "attributes"), PARAMS),
+    **dict.fromkeys(("returns", "return", "yields", "yield"), RETURNS),
+    **dict.fromkeys(("raises", "raise", "except", "exceptions", "warns"), OTHER),
+}
+FIELDS = {
+    **dict.fromkeys(("param", "parameter", "arg", "argument", "key", "keyword"), PARAMS),
+    **dict.fromkeys(("returns", "return", "yields", "yield"), RETURNS),
+    **dict.fromkeys(("raises", "raise", "except", "exception", "type", "rtype", "meta"), OTHER),
+}
+
+GOOGLE_TITLE = re.compile(r"([A-Za-z][A-Za-z ]{0,30}):$")
+GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*(?:\([^)]*\)[^)]*)*\))?\s*:(?:\s+(.*)|$)")
+NUMPY_RULE = re.compile(r"-{3,}$")
+NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+FIELD = re.compile(r":(\w+)(?:\s+([^:]*?))?\s*:(?:\s+(.*)|$)")
+RETURN_TYPE = re.compile(r"[\w.\[\], |]+:\s+")
+
+
+def parse_docstring(text: str | None) -> Docstring:
+    """Read a docstring of any of the three styles.
+
+    >>> parse_docstring("Add.\\n\\nArgs:\\n    a: First.").params
+    {'a': 'First.'}
+    """
+    if not text or not text.strip():
+        return Docstring()
+    out = Docstring()
+    kept: list[str] = []
+    lines = cleandoc(text).splitlines()
+    at = 0
+    while at < len(lines):
+        at = _numpy(lines, at, out) or _google(lines, at, out) or _field(lines, at, out) or _keep(lines, at, kept)
+    out.description = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    return out
+
+
+def _keep(lines: list[str], at: int, kept: list[str]) -> int:
+    kept.append(lines[at].rstrip())
+    return at + 1
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _numpy(lines: list[str], at: int, out: Docstring) -> int:
+    """The line after a NumPy section that starts here, or 0."""
+    section = SECTIONS.get(lines[at].strip().lower())
+    if section is None or at + 1 >= len(lines) or not NUMPY_RULE.match(lines[at + 1].strip()):
+        return 0
+    end = at + 2
+    while end < len(lines) and not (end + 1 < len(lines) and NUMPY_RULE.match(lines[end + 1].strip())):
+        end += 1
+    body = lines[at + 2 : end]
+    if section == PARAMS:
+        _entries(body, NUMPY_ENTRY, out)
+    elif section == RETURNS and not out.returns:
+        deeper = [line for line in body if _indent(line) > _least(body)]
+        out.returns = _joined(deeper or body)
+    return end
+
+
+def _google(lines: list[str], at: int, out: Docstring) -> int:
+    """The line after a Google section that starts here, or 0."""
+    title = GOOGLE_TITLE.match(lines[at].strip())
+    section = SECTIONS.get(title[1].lower()) if title else None
+    if section is None:
+        return 0
+    level = _indent(lines[at])
+    end = at + 1
+    while end < len(lines) and (not lines[end].strip() or _indent(lines[end]) > level):
+        end += 1
+    body = lines[at + 1 : end]
+    if not any(line.strip() for line in body):
+        # Entries at the level of their title are odd but common: take them up to the next blank line.
+        while end < len(lines) and lines[end].strip() and GOOGLE_ENTRY.match(lines[end].strip()):
+            end += 1
+        body = lines[at + 1 : end]
+    if section == PARAMS:
+        _entries(body, GOOGLE_ENTRY, out)
+    elif section == RETURNS and not out.returns:
+        out.returns = RETURN_TYPE.sub("", _joined(body), count=1) if _typed(body) else _joined(body)
+    return end
+
+
+def _typed(body: list[str]) -> bool:
+    """Whether a Returns section begins with a type, as in `int: The sum.`"""
+    match = RETURN_TYPE.match(_joined(body))
+    return match is not None and len(match[0].split()) <= 4
+
+
+def _field(lines: list[str], at: int, out: Docstring) -> int:
+    """The line after a Sphinx field such as `:param int a: text`, or 0."""
+    match = FIELD.match(lines[at].strip())
+    kind = FIELDS.get(match[1].lower()) if match else None
+    if match is None or kind is None:
+        return 0
+    level = _indent(lines[at])
+    end = at + 1
+    while end < len(lines) and lines[end].strip() and _indent(lines[end]) > level:
+        end += 1
+    text = _joined([match[3] or "", *lines[at + 1 : end]])
+    if kind == PARAMS and match[2]:
+        out.params[match[2].split()[-1].lstrip("*")] = text
+    elif kind == RETURNS:
+        out.returns = text
+    return end
+
+
+def _least(body: list[str]) -> int:
+    return min((_indent(line) for line in body if line.strip()), default=0)
+
+
+def _entries(body: list[str], pattern: re.Pattern[str], out: Docstring) -> None:
+    """`name: text` or NumPy's `name : type` entries, each with its deeper-indented lines."""
+    level = _least(body)
+    names: list[str] = []
+    for line in body:
+        match = pattern.match(line.strip()) if _indent(line) <= level else None
+        if match is not None:
+            names = [name.strip().lstrip("*") for name in match[1].split(",")]
+            first = (match[2] or "") if pattern is GOOGLE_ENTRY else ""
+            for name in names:
+                out.params[name] = first.strip()
+        elif line.strip():
+            for name in names:
+                out.params[name] = f"{out.params[name]} {line.strip()}".strip()
+
+
+def _joined(lines: list[str]) -> str:
+    return " ".join(line.strip() for line in lines if line.strip())

@@ -1,0 +1,99 @@
+"""Types that pydantic owns: models, constrained types, validators. Only where the user's code imported it.
+
+Knows: pydantic's TypeAdapter.  Must not know: anything else of this package but the contract of a node.
+"""
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from redstart.schema.emit import Defs, Schema
+from redstart.schema.problems import Problem, join, missing, show, show_typed
+from redstart.schema.scalars import INVALID, Node, Walk
+
+# Metadata that our own reading covers; everything else of pydantic's changes values and must be left to it.
+READ_BY_US = {"FieldInfo", "PydanticGeneralMetadata", "_PydanticGeneralMetadata", "PydanticMetadata", "Strict", "WithJsonSchema"}
+TRANSFORMS = ("strip_whitespace", "to_lower", "to_upper")
+
+
+def is_foreign(cls: type) -> bool:
+    return "pydantic" in sys.modules and (
+        hasattr(cls, "__get_pydantic_core_schema__")
+        or hasattr(cls, "__pydantic_validator__")
+        or cls.__module__.partition(".")[0] == "pydantic"
+    )
+
+
+def needs_foreign(metadata: Iterable[Any]) -> bool:
+    return "pydantic" in sys.modules and any(_is_pydantic(item) for item in metadata)
+
+
+def _is_pydantic(item: Any) -> bool:
+    if any(getattr(item, name, None) for name in TRANSFORMS):
+        return True
+    kind = type(item)
+    if kind.__module__.partition(".")[0] in ("pydantic", "pydantic_core"):
+        return kind.__name__ not in READ_BY_US and kind.__name__ != "StringConstraints"
+    return hasattr(item, "__get_pydantic_core_schema__") and not isinstance(item, type)
+
+
+class Foreign(Node):
+    """A value that pydantic reads, by its own rules: strictly first, then as lax as it is."""
+
+    __slots__ = ("adapter", "cls", "document")
+    rank = 29
+
+    def __init__(self, annotation: Any, fail: Callable[[Any, str], Exception]) -> None:
+        pydantic = sys.modules["pydantic"]
+        self.cls = annotation
+        try:
+            self.adapter = pydantic.TypeAdapter(annotation)
+            self.document: Schema = self.adapter.json_schema()
+        except Exception as error:
+            raise fail(annotation, f"is refused by pydantic: {error}") from error
+
+    @property
+    def words(self) -> str:
+        kind = self.document.get("type")
+        return {"object": "an object", "array": "an array", "string": "a string"}.get(str(kind), "a valid value")
+
+    def read(self, value: Any, path: str, walk: Walk) -> Any:
+        error_type = sys.modules["pydantic"].ValidationError
+        try:
+            return self.adapter.validate_json(msgspec.json.encode(value), strict=True)
+        except error_type as error:
+            if not walk.lax:
+                return self._refuse(error, path, walk)
+        try:
+            return self.adapter.validate_python(value)
+        except error_type as error:
+            if type(value) is str:
+                try:
+                    return self.adapter.validate_json(value)
+                except error_type as inner:
+                    error = error if inner.errors()[0]["type"] == "json_invalid" else inner
+            return self._refuse(error, path, walk)
+
+    def _refuse(self, error: Any, path: str, walk: Walk) -> Any:
+        for item in error.errors(include_url=False):
+            place = path
+            for step in item["loc"]:
+                place = join(place, step)
+            walk.refuse(_problem(item, place))
+        return INVALID
+
+    def emit(self, defs: Defs) -> Schema:
+        name = getattr(self.cls, "__name__", "Model")
+        return defs.adopt(self.cls, name, self.document)
+
+
+def _problem(item: Any, place: str) -> Problem:
+    text = item["msg"]
+    if item["type"] == "missing":
+        return missing(place, "")
+    if text.startswith("Input should be "):
+        typed = item["type"].endswith(("_type", "_parsing"))
+        return Problem(place, "must be " + text.removeprefix("Input should be "), (show_typed if typed else show)(item["input"]))
+    return Problem(place, f"is refused: {text.removeprefix('Value error, ')}", show(item["input"]))

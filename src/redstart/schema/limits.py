@@ -1,0 +1,157 @@
+"""Constraints and notes in `Annotated[...]`, read by duck type.
+
+Whatever has `ge`, `max_length`, `pattern`, `description`, … is understood: msgspec.Meta, annotated_types,
+pydantic's Field and StringConstraints, or a user's own class.  Must not know: any of those libraries.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+# Family of a node -> the limits that fit it, with the schema keyword; None: checked, but JSON Schema has no word.
+NUMERIC = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+}
+FAMILIES: dict[str, dict[str, str | None]] = {
+    "number": {**NUMERIC},
+    "decimal": dict.fromkeys(NUMERIC),
+    "moment": dict.fromkeys(("ge", "gt", "le", "lt")),
+    "string": {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
+    "bytes": {"min_length": "minLength", "max_length": "maxLength"},
+    "array": {"min_length": "minItems", "max_length": "maxItems"},
+    "object": {"min_length": "minProperties", "max_length": "maxProperties"},
+    "": {},
+}
+UNITS = {"string": "characters", "bytes": "bytes", "array": "items", "object": "entries"}
+
+
+def _multiple(value: Any, bound: Any) -> bool:
+    return bool(value % bound == 0)
+
+
+TESTS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "ge": (operator.ge, "at least {}"),
+    "gt": (operator.gt, "more than {}"),
+    "le": (operator.le, "at most {}"),
+    "lt": (operator.lt, "less than {}"),
+    "multiple_of": (_multiple, "a multiple of {}"),
+    "min_length": (lambda value, bound: len(value) >= bound, "at least {} {unit} long"),
+    "max_length": (lambda value, bound: len(value) <= bound, "at most {} {unit} long"),
+    "pattern": (lambda value, bound: re.search(bound, value) is not None, "text matching the pattern {}"),
+}
+
+
+class Notes(msgspec.Struct):
+    """Everything that the metadata of one `Annotated[...]` says."""
+
+    bounds: dict[str, Any] = {}
+    predicates: tuple[Any, ...] = ()
+    description: str = ""
+    examples: list[Any] | None = None
+    extra: dict[str, Any] = {}
+    plain: bool = True  # only msgspec.Meta and inert objects: msgspec itself reads it as we do
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        out = {"description": self.description} if self.description else {}
+        if self.examples:
+            out["examples"] = self.examples  # type: ignore[assignment]
+        return {**out, **self.extra}
+
+
+def read_notes(metadata: Iterable[Any]) -> Notes:
+    notes = Notes()
+    for item in metadata:
+        _read_one(item, notes)
+    return notes
+
+
+def _read_one(item: Any, notes: Notes) -> None:
+    if isinstance(item, str):
+        notes.description = item
+        return
+    if isinstance(item, type):
+        return
+    own = isinstance(item, msgspec.Meta)
+    for name in TESTS:
+        bound = getattr(item, name, None)
+        if bound is None or callable(bound) or _flag(bound):
+            continue
+        notes.bounds[name] = bound.pattern if isinstance(bound, re.Pattern) else bound
+        notes.plain = notes.plain and own
+    _read_words(item, notes)
+    if callable(predicate := getattr(item, "func", None)) and type(item).__name__ == "Predicate":
+        notes.predicates = (*notes.predicates, predicate)
+        notes.plain = False
+    nested = getattr(item, "metadata", None)  # pydantic's FieldInfo keeps its constraints one level down
+    if isinstance(nested, list | tuple):
+        for inner in nested:
+            _read_one(inner, notes)
+
+
+def _read_words(item: Any, notes: Notes) -> None:
+    for name in ("description", "documentation"):
+        if isinstance(text := getattr(item, name, None), str):
+            notes.description = text
+    if isinstance(examples := getattr(item, "examples", None), list):
+        notes.examples = examples
+    for name in ("json_schema_extra", "extra_json_schema"):
+        if isinstance(extra := getattr(item, name, None), dict):
+            notes.extra = {**notes.extra, **extra}
+
+
+def _flag(bound: Any) -> bool:
+    return isinstance(bound, bool)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The bounds that hold for one node, and its family."""
+
+    family: str
+    bounds: dict[str, Any]
+    predicates: tuple[Any, ...] = ()
+    plain: bool = True  # written as msgspec.Meta
+
+    def over(self, other: "Limits | None") -> "Limits":
+        """Both, where an outer `Annotated` narrows an inner one."""
+        if other is None:
+            return self
+        bounds = {**other.bounds, **self.bounds}
+        return Limits(self.family, bounds, (*other.predicates, *self.predicates), self.plain and other.plain)
+
+    def broken(self, value: Any) -> str | None:
+        """What the value should have been, or None if it is within its limits."""
+        for name, bound in self.bounds.items():
+            test, words = TESTS[name]
+            if not test(value, bound):
+                return words.format(bound, unit=UNITS.get(self.family, ""))
+        for predicate in self.predicates:
+            if not predicate(value):
+                return f"such that {getattr(predicate, '__name__', 'its predicate')} holds"
+        return None
+
+    def schema(self) -> dict[str, Any]:
+        words = FAMILIES[self.family]
+        out = {}
+        for name, bound in self.bounds.items():
+            keyword = words[name]
+            if keyword is not None and isinstance(bound, int | float | str):
+                # A byte is 4/3 of a base64 character, and the last group of four is padded.
+                out[keyword] = -(-bound // 3) * 4 if self.family == "bytes" else bound
+        return out
+
+    def native(self) -> msgspec.Meta | None:
+        """The same limits for msgspec, or None where it cannot say them."""
+        if self.predicates or self.family in ("decimal", "moment"):
+            return None
+        try:
+            return msgspec.Meta(**self.bounds)
+        except (TypeError, ValueError):
+            return None

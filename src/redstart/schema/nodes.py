@@ -1,0 +1,376 @@
+"""The branches of the intermediate form: arrays, maps, records, unions, references.
+
+Same contract as `scalars.py`.  Must not know: annotations, functions.
+"""
+
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any, Union
+
+import msgspec
+
+from redstart.schema.emit import Defs, Schema, any_of
+from redstart.schema.limits import Limits
+from redstart.schema.problems import Problem, join, missing, unknown, wrong_type, wrong_value
+from redstart.schema.scalars import ABSENT, INVALID, Node, Walk, faithful, narrowed
+
+
+def opened(value: Any, kind: type, walk: Walk) -> Any:
+    """The value, or in a lax walk the array or object that hosts put into a string."""
+    if walk.lax and type(value) is str:
+        try:
+            inner = msgspec.json.decode(value)
+        except (ValueError, RecursionError):
+            return value
+        return inner if type(inner) is kind else value
+    return value
+
+
+def checked(out: Any, limits: Limits | None, value: Any, path: str, walk: Walk) -> Any:
+    if limits is not None and (words := limits.broken(out)) is not None:
+        return walk.refuse(wrong_value(path, words, value))
+    return out
+
+
+class Array(Node):
+    """list, set, frozenset, tuple[T, ...], deque: `build` makes it from a list."""
+
+    __slots__ = ("build", "children", "item", "limits", "origin", "plain")
+    rank = 40
+    family = "array"
+
+    def __init__(self, item: Node, build: Any, origin: Any, plain: bool, limits: Limits | None = None) -> None:
+        self.item = item
+        self.children = (item,)
+        self.build = build
+        self.origin = origin  # what msgspec knows this container as, or ABSENT
+        self.plain = plain and (limits is None or limits.plain)
+        self.limits = limits
+
+    @property
+    def words(self) -> str:
+        return "an array"
+
+    @property
+    def native(self) -> Any:
+        inner = self.item.native
+        if inner is ABSENT or self.origin is ABSENT:
+            return ABSENT
+        return narrowed(tuple[inner, ...] if self.origin is tuple else self.origin[inner], self.limits)
+
+    def read(self, value: Any, path: str, walk: Walk) -> Any:
+        value = opened(value, list, walk)
+        if type(value) is not list:
+            return walk.refuse(wrong_type(path, self.words, value))
+        before = len(walk.problems)
+        item = self.item
+        out = [item.read(inner, join(path, index), walk) for index, inner in enumerate(value)]
+        if len(walk.problems) > before:
+            return INVALID
+        try:
+            built = out if self.build is list else self.build(out)
+        except TypeError:
+            return walk.refuse(wrong_type(path, "an array of plain values", value))
+        return checked(built, self.limits, value, path, walk)
+
+    def emit(self, defs: Defs) -> Schema:
+        item = self.item.emit(defs)
+        limits = self.limits.schema() if self.limits is not None else {}
+        return {"type": "array", **({"items": item} if item else {}), **limits}
+
+    def limited(self, limits: Limits) -> Node:
+        return Array(self.item, self.build, self.origin, self.plain, limits.over(self.limits))
+
+
+class Row(Node):
+    """tuple[A, B]: as many items as it says."""
+
+    __slots__ = ("children",)
+    rank = 39
+    plain = True
+
+    def __init__(self, items: Sequence[Node]) -> None:
+        self.children = tuple(items)
+
+    @property
+    def words(self) -> str:
+        return f"an array of {len(self.children)} items"
+
+    @property
+    def native(self) -> Any:
+        inner = tuple(item.native for item in self.children)
+        return ABSENT if ABSENT in inner else tuple[inner]
+
+    def read(self, value: Any, path: str, walk: Walk) -> Any:
+        value = opened(value, list, walk)
+        if type(value) is not list or len(value) != len(self.children):
+            return walk.refuse(wrong_type(path, self.words, value))
+        before = len(walk.problems)
+        pairs = zip(self.children, value, strict=True)
+        out = tuple(item.read(inner, join(path, index), walk) for index, (item, inner) in enumerate(pairs))
+        return INVALID if len(walk.problems) > before else out
+
+    def emit(self, defs: Defs) -> Schema:
+        count = len(self.children)
+        prefix = {"prefixItems": [item.emit(defs) for item in self.children]} if count else {}
+        return {"type": "array", **prefix, "minItems": count, "maxItems": count}
+
+
+class Map(Node):
+    """dict[K, V]; the keys are read from strings."""
+
+    __slots__ = ("build", "children", "key", "limits", "plain", "value")
+    rank = 45
+    family = "object"
+
+    def __init__(self, key: Node, value: Node, build: Any, plain: bool, limits: Limits | None = None) -> None:
+        self.children = (key, value)
+        self.key = key
+        self.value = value
+        self.build = build
+        self.plain = plain and (limits is None or limits.plain)
+        self.limits = limits
+
+    @property
+    def words(self) -> str:
+        return "an object"
+
+    @property
+    def native(self) -> Any:
+        key, value = self.key.native, self.value.native
+        if key is ABSENT or value is ABSENT or self.build is not dict:
+            return ABSENT
+        return narrowed(dict[key, value], self.limits)
+
+    def read(self, value: Any, path: str, walk: Walk) -> Any:
+        value = opened(value, dict, walk)
+        if type(value) is not dict:
+            return walk.refuse(wrong_type(path, self.words, value))
+        before = len(walk.problems)
+        keys = Walk(lax=True)  # 5 as a key can only be written "5"
+        out = {}
+        for key, inner in value.items():
+            name = self.key.read(key, join(path, key), keys)
+            read = self.value.read(inner, join(path, key), walk)
+            if name is not INVALID:
+                out[name] = read
+        walk.problems += [Problem(p.path, f"has a bad key: it {p.expected}", p.got, p.hint) for p in keys.problems]
+        if len(walk.problems) > before:
+            return INVALID
+        built = out if self.build is dict else self.build(out)
+        return checked(built, self.limits, value, path, walk)
+
+    def emit(self, defs: Defs) -> Schema:
+        key, value = self.key.emit(defs), self.value.emit(defs)
+        limits = self.limits.schema() if self.limits is not None else {}
+        out: Schema = {"type": "object", **({"additionalProperties": value} if value else {}), **limits}
+        if key not in ({}, {"type": "string"}):
+            out["propertyNames"] = KEY_SCHEMAS.get(key.get("type", ""), key)
+        return out
+
+    def limited(self, limits: Limits) -> Node:
+        return Map(self.key, self.value, self.build, self.plain, limits.over(self.limits))
+
+
+KEY_SCHEMAS = {
+    "integer": {"pattern": "^-?[0-9]+$"},
+    "number": {"pattern": "^-?[0-9.eE+-]+$"},
+    "boolean": {"enum": ["true", "false"]},
+}
+
+
+class Slot(msgspec.Struct):
+    """One field of a record. `key` is its name in Python, `wire` its name in JSON."""
+
+    key: str
+    wire: str
+    node: Node
+    required: bool
+    default: Any = ABSENT  # for the schema only; the class fills in its own
+    notes: Schema = {}
+
+    def emit(self, defs: Defs) -> Schema:
+        out = {**self.node.emit(defs), **self.notes}
+        if self.default is not ABSENT and "default" not in out:
+            default = plain_json(self.default)
+            walk = Walk(False)
+            if default is not ABSENT:
+                self.node.read(default, "", walk)
+                if not walk.problems:
+                    out["default"] = default
+        return out
+
+
+def plain_json(value: Any) -> Any:
+    """The value as JSON builtins, or ABSENT if it is no JSON."""
+    try:
+        raw = msgspec.json.encode(value, enc_hook=_encoded)
+    except (TypeError, ValueError, OverflowError, RecursionError, NotImplementedError):
+        return ABSENT
+    return msgspec.json.decode(raw)
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, pathlib.PurePath):
+        return str(value)
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    raise NotImplementedError
+
+
+class Record(Node):
+    """An object with named fields: dataclass, TypedDict, NamedTuple, attrs, Struct, or a tool's arguments."""
+
+    __slots__ = ("build", "closed", "cls", "name", "plain", "slots", "tag")
+    rank = 30
+
+    def __init__(self, name: str, cls: Any, build: Callable[..., Any]) -> None:
+        self.name = name
+        self.cls = cls
+        self.build = build
+        self.slots: tuple[Slot, ...] = ()
+        self.plain = False
+        self.closed = False
+        self.tag: tuple[str, Any] | None = None
+
+    @property
+    def words(self) -> str:
+        return "an object"
+
+    @property
+    def native(self) -> Any:
+        return self.cls if faithful(self) else ABSENT
+
+    @property
+    def children(self) -> tuple[Node, ...]:  # type: ignore[override]
+        return tuple(slot.node for slot in self.slots)
+
+    def read(self, value: Any, path: str, walk: Walk) -> Any:
+        value = opened(value, dict, walk)
+        if type(value) is not dict:
+            return walk.refuse(wrong_type(path, self.words, value))
+        before = len(walk.problems)
+        kept = self._read_slots(value, path, walk)
+        if self.closed:
+            known = [slot.wire for slot in self.slots]
+            tags = [self.tag[0]] if self.tag else []
+            walk.problems += [
+                unknown(join(path, key), key, known) for key in value if key not in known and key not in tags
+            ]
+        if len(walk.problems) > before:
+            return INVALID
+        try:
+            return self.build(**kept)
+        except (ValueError, TypeError) as error:  # the class's own checks, in __post_init__ or a validator
+            return walk.refuse(Problem(path, f"is refused: {error}"))
+
+    def _read_slots(self, value: dict[str, Any], path: str, walk: Walk) -> dict[str, Any]:
+        kept = {}
+        if self.tag is not None and value.get(self.tag[0]) != self.tag[1]:
+            walk.refuse(wrong_value(join(path, self.tag[0]), f'"{self.tag[1]}"', value.get(self.tag[0])))
+        for slot in self.slots:
+            if slot.wire in value:
+                kept[slot.key] = slot.node.read(value[slot.wire], join(path, slot.wire), walk)
+            elif slot.required:
+                walk.refuse(missing(join(path, slot.wire), slot.node.brief))
+        return kept
+
+    def emit(self, defs: Defs) -> Schema:
+        return defs.ref(self, self.name, lambda: self.body(defs))
+
+    def body(self, defs: Defs) -> Schema:
+        properties = {slot.wire: slot.emit(defs) for slot in self.slots}
+        required = [slot.wire for slot in self.slots if slot.required]
+        if self.tag is not None:
+            properties = {self.tag[0]: {"const": self.tag[1]}, **properties}
+            required = [self.tag[0], *required]
+        out: Schema = {"type": "object", "properties": properties}
+        if required:
+            out["required"] = required
+        if self.closed:
+            out["additionalProperties"] = False
+        return out
+
+    def familiar(self, value: Any) -> int:
+        """How many of the value's keys are fields of this record."""
+        return sum(slot.wire in value for slot in self.slots) if isinstance(value, dict) else 0
+
+
+class Either(Node):
+    """A union: the most specific branch that takes the value; of records the one that knows most of its keys."""
+
+    __slots__ = ("children",)
+    plain = True
+
+    def __init__(self, branches: Sequence[Node]) -> None:
+        self.children = tuple(branches)
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        return max(branch.rank for branch in self.children)
+
+    @property
+    def words(self) -> str:
+        names = list(dict.fromkeys(branch.words for branch in self.children))
+        return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
+
+    @property
+    def native(self) -> Any:
+        inner = tuple(branch.native for branch in self.children)
+        if any(branch is ABSENT for branch in inner):
+            return ABSENT
+        return Union[inner]
+
+    def read(self, value: Any, path: str, walk: Walk) -> Any:
+        for lax in (False, True) if walk.lax else (False,):
+            for branch in self._ordered(value):
+                attempt = Walk(lax)
+                out = branch.read(value, path, attempt)
+                if not attempt.problems:
+                    return out
+        return self._explain(value, path, walk)
+
+    def _ordered(self, value: Any) -> list[Node]:
+        def order(branch: Node) -> tuple[int, int]:
+            target = branch.target if isinstance(branch, Link) else branch
+            return (target.rank, -target.familiar(value) if isinstance(target, Record) else 0)
+
+        return sorted(self.children, key=order)
+
+    def _explain(self, value: Any, path: str, walk: Walk) -> Any:
+        # The problems of the branch that got furthest, if one got into the value; else one for the union.
+        best: list[Problem] = []
+        for branch in self._ordered(value):
+            attempt = Walk(walk.lax)
+            branch.read(value, path, attempt)
+            inside = attempt.problems[0].path != path or not attempt.problems[0].expected.startswith("must be a")
+            if inside and (not best or len(attempt.problems) < len(best)):
+                best = attempt.problems
+        only = len([branch for branch in self.children if branch.rank > 0]) == 1
+        if best and (only or best[0].path != path):
+            walk.problems += best
+            return INVALID
+        return walk.refuse(wrong_type(path, self.words, value))
+
+    def emit(self, defs: Defs) -> Schema:
+        return any_of([branch.emit(defs) for branch in self.children])
+
+
+class Link(Node):
+    """A type that contains itself, or a named alias; `target` is set when it is known."""
+
+    __slots__ = ("name", "target")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.target: Node = self
+
+    @property
+    def words(self) -> str:
+        return "a value" if isinstance(self.target, Link | Either) else self.target.words
+
+    def read(self, value: Any, path: str, walk: Walk) -> Any:
+        return self.target.read(value, path, walk)
+
+    def emit(self, defs: Defs) -> Schema:
+        return defs.ref(self.target, self.name, lambda: self.target.emit(defs))

@@ -1,0 +1,160 @@
+"""What is wrong with a value, said so that a model can mend it in one try.
+
+Knows: paths, phrases, nearest names.  Must not know: types, schemas, functions.
+"""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+SHOWN_CHARS = 60
+SHOWN_PROBLEMS = 5
+SHOWN_CHOICES = 20
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One bad place: `Problem("a", "must be an integer", 'the string "x"')`.
+
+    `kind` picks the sentence: "wrong", "missing", "unknown", "twice" or "text" (`expected` is the whole sentence).
+    """
+
+    path: str
+    expected: str
+    got: str = ""
+    hint: str = ""
+    kind: str = "wrong"
+
+    def __str__(self) -> str:
+        return self.sentence("argument")
+
+    def sentence(self, noun: str) -> str:
+        subject = f'{noun.capitalize()} "{self.path}"' if self.path else f"The {noun}"
+        text = SENTENCES[self.kind].format(
+            subject=subject,
+            noun=noun,
+            path=self.path,
+            expected=self.expected,
+            got=f", got {self.got}" if self.got else "",
+            brief=f" ({self.expected})" if self.expected else "",
+        )
+        return f"{text}; {self.hint}" if self.hint.endswith("?") else f"{text}.{' ' * bool(self.hint)}{self.hint}"
+
+
+SENTENCES = {
+    "wrong": "{subject} {expected}{got}",
+    "missing": 'Missing required {noun} "{path}"{brief}',
+    "unknown": 'Unknown {noun} "{path}"',
+    "twice": "{subject} was given twice",
+    "text": "{expected}",
+}
+
+
+class ShapeError(ValueError):
+    """A value that does not fit its shape; `str()` is made for the model, `.problems` for programs."""
+
+    def __init__(self, problems: Sequence[Problem], *, noun: str = "argument") -> None:
+        self.problems = tuple(problems)
+        self.noun = noun
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        shown = [problem.sentence(self.noun) for problem in self.problems[:SHOWN_PROBLEMS]]
+        more = len(self.problems) - SHOWN_PROBLEMS
+        if more > 0:
+            shown.append(f"And {more} more.")
+        return " ".join(shown)
+
+
+def missing(path: str, brief: str) -> Problem:
+    return Problem(path, brief, kind="missing")
+
+
+def twice(path: str) -> Problem:
+    return Problem(path, "", kind="twice")
+
+
+def unknown(path: str, name: str, known: Sequence[str]) -> Problem:
+    if not known:
+        return Problem(path, "", hint="None is expected here.", kind="unknown")
+    names = ", ".join(known[:SHOWN_CHOICES]) + (", …" if len(known) > SHOWN_CHOICES else "")
+    near = nearest(name, known)
+    hint = f'did you mean "{near}"? Known: {names}.' if near else f"Known: {names}."
+    return Problem(path, "", hint=hint, kind="unknown")
+
+
+def wrong_type(path: str, words: str, value: Any) -> Problem:
+    return Problem(path, f"must be {words}", show_typed(value))
+
+
+def wrong_value(path: str, words: str, value: Any) -> Problem:
+    return Problem(path, f"must be {words}", show(value))
+
+
+def not_a_choice(path: str, words: str, value: Any, choices: Sequence[Any]) -> Problem:
+    texts = [choice for choice in choices if isinstance(choice, str)]
+    near = nearest(value, texts) if isinstance(value, str) else None
+    return Problem(path, f"must be {words}", show(value), f'did you mean "{near}"?' if near else "")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant, or None.
+
+    A shared beginning counts for more than difflib gives it: "ascending" means "asc".
+    """
+    known = list(known)
+    folded = {candidate.casefold(): candidate for candidate in reversed(known)}
+    given = name[:SHOWN_CHARS].casefold()
+    if given in folded:
+        return folded[given]
+    close = difflib.get_close_matches(given, folded, n=1, cutoff=0.6)
+    if close:
+        return folded[close[0]]
+    prefixed = [c for c in folded if len(c) >= 3 and len(given) >= 3 and (given.startswith(c) or c.startswith(given))]
+    return folded[max(prefixed, key=len)] if prefixed else None
+
+
+def join(path: str, key: str | int) -> str:
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
+
+
+def one_of(choices: Sequence[Any]) -> str:
+    shown = ", ".join(show(choice) for choice in choices[:SHOWN_CHOICES])
+    if len(choices) == 1:
+        return shown
+    return f"one of {shown}" + (f", … ({len(choices)} in all)" if len(choices) > SHOWN_CHOICES else "")
+
+
+def show(value: Any) -> str:
+    """The value as JSON, cut to about 60 characters."""
+    text = _json(_preview(value))
+    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
+
+
+TYPE_WORDS = {str: "the string ", list: "the array ", dict: "the object ", tuple: "the array "}
+
+
+def show_typed(value: Any) -> str:
+    return TYPE_WORDS.get(type(value), "") + show(value)
+
+
+def _preview(value: Any, depth: int = 3) -> Any:
+    # A value may be megabytes: look only at as much of it as can be shown.
+    if isinstance(value, str):
+        return value[: SHOWN_CHARS + 1]
+    if isinstance(value, list | tuple):
+        return [_preview(item, depth - 1) for item in value[:SHOWN_CHOICES]] if depth else []
+    if isinstance(value, dict):
+        keys = list(value)[:SHOWN_CHOICES] if depth else []
+        return {str(key)[:SHOWN_CHARS]: _preview(value[key], depth - 1) for key in keys}
+    return value
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return repr(value)[: SHOWN_CHARS + 1]

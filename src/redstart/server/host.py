@@ -1,0 +1,164 @@
+"""Runs calls: one task each, cancelled when the peer says so, and every exception turned into bytes in one place.
+
+A Host owns what outlives a change of the Server it serves: the loop, the threads, the lifespan, the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from redstart.features.errors import log
+from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal, Session
+from redstart.protocol.link import Link
+from redstart.server.context import current_call
+from redstart.server.pool import Pool
+from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
+
+if TYPE_CHECKING:
+    from redstart.server.server import Server
+
+R = TypeVar("R")
+_EAGER = sys.version_info >= (3, 12)
+
+
+class Closed(Exception):
+    """The host was stopped."""
+
+
+class Peer(Protocol):
+    """A connected stream: what comes in is fed to a link, what goes out is sent on its channel."""
+
+    link: Link
+    channel: Channel
+
+
+class Host:
+    """Everything that runs one Server."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.pool = Pool(server.threads)
+        self.lifespan_state: Any = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._unwinding: set[asyncio.Task[Any]] = set()
+        self._stack: AsyncExitStack | None = None
+        self._starting: asyncio.Task[None] | None = None
+
+    # ------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Start once, whoever asks first; a failing lifespan fails every caller with the same reason."""
+        if self._stack is not None:
+            return
+        if self._starting is None:
+            self.loop = asyncio.get_running_loop()
+            self._starting = self.loop.create_task(self._start())
+        await asyncio.shield(self._starting)
+
+    async def _start(self) -> None:
+        stack = AsyncExitStack()
+        if self.server.lifespan is not None:
+            self.lifespan_state = await stack.enter_async_context(self.server.lifespan(self.server))
+        self._stack = stack
+
+    @property
+    def started(self) -> bool:
+        return self._stack is not None
+
+    async def stop(self) -> None:
+        """End the lifespan and let the threads go."""
+        stack, self._stack, self._starting = self._stack, None, None
+        for task in list(self._unwinding):
+            task.cancel()
+        self.pool.close()
+        if stack is not None:
+            await stack.aclose()
+
+    # ------------------------------------------------------------ calls
+
+    def link(self, session: Session | None = None) -> Link:
+        """A link for a new peer."""
+        return Link(self.server.modern, session)
+
+    def feed(self, peer: Peer, data: bytes, principal: Any = None) -> None:
+        """One message of a stream peer."""
+        for event in peer.link.receive(data):
+            self.take(event, peer.channel, principal)
+
+    def take(self, event: Event, channel: Channel, principal: Any = None) -> None:
+        """What an event of a stream peer leads to."""
+        if isinstance(event, Call):
+            event.channel = channel
+            event.principal = principal
+            coro = self._serve(event)
+            if _EAGER:
+                event.run = asyncio.Task(coro, loop=self.loop, eager_start=True)  # type: ignore[call-arg]
+            else:
+                event.run = self.loop.create_task(coro)  # type: ignore[union-attr]
+        elif isinstance(event, Refusal):
+            channel.send(event.data)
+        elif isinstance(event, Cancel):
+            self.cancel(event.call)
+            if event.data is not None:
+                channel.send(event.data)
+        elif isinstance(event, Answer):
+            event.pending.resolve(event.outcome)
+
+    async def _serve(self, call: Call) -> None:
+        data = await self.answer(call)
+        if data is not None:
+            call.channel.send(data)
+
+    async def answer(self, call: Call) -> bytes | None:
+        """Run one call to its bytes. The only place where an exception becomes a JSON-RPC error."""
+        current_call.set(call)
+        try:
+            return call.link.reply(call, await self.server.dispatch(call))
+        except ProtocolError as error:
+            call.status = call.dialect.status(error.code)
+            return call.link.fail(call, error)
+        except Exception as error:
+            text = self.server.errors.text(error, f"The request {call.method.name}")
+            return call.link.fail(call, ProtocolError(INTERNAL_ERROR, text))
+
+    def cancel(self, call: Call) -> None:
+        """Stop the work of a call that its link has forgotten."""
+        task = call.run
+        if task is not None and not task.done():
+            self._unwinding.add(task)
+            task.add_done_callback(self._unwound)
+            task.cancel()
+
+    def _unwound(self, task: asyncio.Task[Any]) -> None:
+        self._unwinding.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a cancelled call failed while it unwound", exc_info=error)
+
+    def drop(self, link: Link) -> None:
+        """The peer has gone: nothing of it is wanted any more."""
+        for call in list(link.calls.values()):
+            link.forget(call)
+            self.cancel(call)
+
+    def wait(self, work: Coroutine[Any, Any, R]) -> R:
+        """Run `work` on the loop, from one of the pool's threads."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()  # type: ignore[arg-type]
+
+
+Next = Callable[[Call], Awaitable[Any]]
+Middleware = Callable[[Call, Next], Awaitable[Any]]
+
+
+def compose(middleware: list[Middleware], handler: Next) -> Next:
+    """One function out of the middleware, outermost first, and the handler."""
+    for layer in reversed(middleware):
+        handler = _layered(layer, handler)
+    return handler
+
+
+def _layered(layer: Middleware, inner: Next) -> Next:
+    return lambda call: layer(call, inner)

@@ -1,0 +1,1 @@
+"""The only I/O of the core: stdio, HTTP, memory."""

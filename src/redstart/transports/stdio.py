@@ -1,0 +1,277 @@
+"""stdio: one peer on two pipes.
+
+fd 1 belongs to the protocol alone: it is duplicated at the start and then points at stderr, so that neither
+`print` nor C code nor a child process can corrupt the stream. Spec: /specification/2026-07-28/basic/transports/stdio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from redstart.protocol.framing import MAX_MESSAGE, Framer, Framing
+from redstart.transports.loop import new_loop
+
+if TYPE_CHECKING:
+    from redstart.server.server import Server
+
+GRACE: Final = 0.5
+"""Seconds that open calls have after the end of the input: enough for `echo … | server`, never a hang."""
+HIGH_WATER: Final = 1 << 20
+READ_SIZE: Final = 1 << 18
+HINT: Final = (
+    "{name} speaks MCP on stdin and stdout: it is meant to be started by an MCP client.\n"
+    "To try it here, type one JSON-RPC message a line; Ctrl-D ends it. For a network server: redstart run … --http\n"
+)
+
+
+def run_stdio(
+    server: Server,
+    *,
+    framing: Framing = "auto",
+    stdin: Any = None,
+    stdout: Any = None,
+    max_message_bytes: int = MAX_MESSAGE,
+) -> None:
+    """Serve on this process's stdin and stdout, or on the given binary files, until the input ends."""
+    loop = new_loop()
+    try:
+        asyncio.set_event_loop(loop)
+        framer = Framer(framing, max_message_bytes)
+        loop.run_until_complete(serve_stdio(server, framer, stdin=stdin, stdout=stdout))
+    except KeyboardInterrupt:
+        pass  # before the loop took over the signal
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+async def serve_stdio(server: Server, framer: Framer, *, stdin: Any = None, stdout: Any = None) -> None:
+    """Serve one peer on two files until it goes away or a signal comes."""
+    own = stdin is None and stdout is None
+    if own and sys.stdin is not None and sys.stdin.isatty():
+        sys.stderr.write(HINT.format(name=server.name))
+    source = _private(0) if stdin is None else stdin.fileno()
+    sink = _private(1) if stdout is None else stdout.fileno()
+    peer = StdioPeer(server, framer, sink)
+    await server.host.start()
+    if own:
+        peer.watch_signals()
+    try:
+        await peer.read_from(source)
+        await peer.finish()
+    finally:
+        await server.host.stop()
+
+
+def _private(fd: int) -> int:
+    """A duplicate of a standard descriptor; the original then leads to stderr (1) or nowhere (0)."""
+    own = os.dup(fd)
+    os.set_inheritable(own, False)
+    if fd == 1:
+        if sys.stdout is not None:
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+        os.dup2(2, 1)
+    else:
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nowhere, 0)
+        os.close(nowhere)
+    return own
+
+
+class StdioPeer:
+    """The client at the other end of the pipes."""
+
+    def __init__(self, server: Server, framer: Framer, sink: int) -> None:
+        self._host = server.host
+        self._framer = framer
+        self._loop = asyncio.get_running_loop()
+        self.link = server.host.link()
+        self.channel = Outlet(sink, self._loop, framer.frame, self.link.calls)
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+
+    # ------------------------------------------------------------ reading
+
+    async def read_from(self, source: int) -> None:
+        """Read until the input ends, or `end` is called."""
+        mode = os.fstat(source).st_mode
+        pollable = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+        if pollable and sys.platform != "win32":
+            pipe = os.fdopen(source, "rb", buffering=0)
+            with suppress(ValueError, OSError):
+                transport, _ = await self._loop.connect_read_pipe(lambda: _Reader(self), pipe)
+                self.channel.reader = transport
+                await self._ended
+                transport.close()
+                return
+            source = os.dup(pipe.fileno())  # a device that no selector takes
+        threading.Thread(target=self._read_blocking, args=(source,), name="redstart-stdin", daemon=True).start()
+        await self._ended
+
+    def _read_blocking(self, source: int) -> None:
+        """For regular files and Windows, where a read cannot be waited for."""
+        with suppress(RuntimeError):  # the loop is closed
+            while data := os.read(source, READ_SIZE):
+                self._loop.call_soon_threadsafe(self.feed, data)
+            self._loop.call_soon_threadsafe(self.end)
+
+    def feed(self, data: bytes) -> None:
+        """Bytes from the peer; what they lead to goes out in one write where it can."""
+        channel, host = self.channel, self._host
+        channel.hold()
+        for message in self._framer.feed(data):
+            host.feed(self, message)
+        channel.release()
+
+    def end(self) -> None:
+        """No more input."""
+        rest = self._framer.pending()
+        if rest:
+            self._host.feed(self, rest)
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def watch_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with suppress(NotImplementedError, ValueError, RuntimeError):
+                self._loop.add_signal_handler(number, self._stop)
+
+    def _stop(self) -> None:
+        self._host.drop(self.link)
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    # ------------------------------------------------------------ the end
+
+    async def finish(self) -> None:
+        """Let open calls answer for a moment, then stop them and send what is left."""
+        deadline = self._loop.time() + GRACE
+        runs = [call.run for call in self.link.calls.values() if call.run is not None]
+        if runs:
+            await asyncio.wait(runs, timeout=GRACE)
+        self._host.drop(self.link)
+        await self.channel.flushed(max(0.0, deadline - self._loop.time()) + GRACE)
+
+
+class _Reader(asyncio.Protocol):
+    """The loop's view of a StdioPeer."""
+
+    __slots__ = ("_peer", "data_received")
+
+    def __init__(self, peer: StdioPeer) -> None:
+        self._peer = peer
+        self.data_received = peer.feed  # type: ignore[method-assign]
+
+    def eof_received(self) -> None:
+        self._peer.end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._peer.end()
+
+
+class Outlet:
+    """What goes out: one write per batch, at once when nobody else is about to answer, and never without bound.
+
+    A peer that does not read fills the buffer; over HIGH_WATER we stop reading from it until it has caught up.
+    """
+
+    def __init__(
+        self, fd: int, loop: asyncio.AbstractEventLoop, frame: Callable[[bytes], bytes], calls: dict[Any, Any]
+    ) -> None:
+        self._fd = fd
+        self._loop = loop
+        self._frame = frame
+        self._calls = calls
+        self._parts: list[bytes] = []
+        self._rest = b""
+        self._size = 0
+        self._scheduled = self._held = self._blocked = self.broken = False
+        self._drained: asyncio.Event | None = None
+        self.reader: Any = None
+        mode = os.fstat(fd).st_mode
+        self._polls = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+        if self._polls:
+            os.set_blocking(fd, False)
+
+    def send(self, data: bytes) -> None:
+        self._parts.append(self._frame(data))
+        if self._scheduled or self._held or self._blocked:
+            return
+        if self._calls:  # others are about to answer: let them join this write
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+        else:
+            self._flush()
+
+    def hold(self) -> None:
+        self._held = True
+
+    def release(self) -> None:
+        self._held = False
+        if self._parts and not self._scheduled and not self._blocked:
+            self._flush()
+
+    async def drain(self) -> None:
+        if self._blocked and not self.broken:
+            if self._drained is None:
+                self._drained = asyncio.Event()
+            await self._drained.wait()
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        parts = self._parts
+        if not parts and not self._rest:
+            return
+        data = self._rest + b"".join(parts) if self._rest or len(parts) > 1 else parts[0]
+        parts.clear()
+        self._rest = b""
+        if self.broken:
+            return
+        try:
+            written = os.write(self._fd, data)
+            while written < len(data):
+                data = data[written:]
+                written = os.write(self._fd, data)
+        except BlockingIOError:
+            self._wait_writable(data)
+        except OSError:  # the peer closed its end: nothing can be told to anybody any more
+            self.broken = True
+            self._unblock()
+        else:
+            if self._blocked:
+                self._unblock()
+
+    def _wait_writable(self, data: bytes) -> None:
+        self._rest = data
+        if not self._blocked:
+            self._blocked = True
+            self._loop.add_writer(self._fd, self._flush)
+        if self.reader is not None and len(data) > HIGH_WATER:
+            self.reader.pause_reading()
+
+    def _unblock(self) -> None:
+        if self._blocked:
+            self._blocked = False
+            self._loop.remove_writer(self._fd)
+        if self.reader is not None:
+            with suppress(RuntimeError):
+                self.reader.resume_reading()
+        if self._drained is not None:
+            self._drained.set()
+            self._drained = None
+
+    async def flushed(self, timeout: float) -> None:
+        """Everything is out, or the peer has had its time."""
+        if not self._blocked:
+            self._flush()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self.drain()

@@ -1,0 +1,92 @@
+"""JSON-RPC 2.0: the envelope, the error codes, and the bytes around a result.
+
+Knows nothing of MCP's methods or revisions. An absent member is `UNSET`; a `null` member is `None`.
+Spec: https://www.jsonrpc.org/specification, /specification/2026-07-28/basic (error codes).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+Id: TypeAlias = int | str
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+RESOURCE_NOT_FOUND: Final = -32002  # handshake era only
+HEADER_MISMATCH: Final = -32020
+MISSING_CLIENT_CAPABILITY: Final = -32021
+UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
+URL_ELICITATION_REQUIRED: Final = -32042  # one handshake revision only
+
+
+class ProtocolError(Exception):
+    """An answer that is a JSON-RPC error: raise it where the request itself cannot be served.
+
+    >>> raise ProtocolError(-32602, "Unknown city", {"city": "Atlantis"})
+    Traceback (most recent call last):
+    ...
+    redstart.wire.jsonrpc.ProtocolError: Unknown city
+    """
+
+    def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def __reduce__(self) -> tuple[type[ProtocolError], tuple[int, str, Any]]:
+        return type(self), (self.code, self.message, self.data)
+
+
+class Envelope(Struct):
+    """Any JSON-RPC message, its members still raw; which kind it is depends on what is there."""
+
+    jsonrpc: str | UnsetType = UNSET
+    id: int | float | str | bool | UnsetType | None = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+class Fault(Struct):
+    """The `error` member of a response."""
+
+    code: int
+    message: str
+    data: Any = UNSET
+
+
+_encoder = msgspec.json.Encoder(decimal_format="number")
+encode = _encoder.encode
+decode = msgspec.json.Decoder().decode
+decode_envelope = msgspec.json.Decoder(Envelope).decode
+decode_batch = msgspec.json.Decoder(list[Raw]).decode
+decode_fault = msgspec.json.Decoder(Fault).decode
+
+
+def response(raw_id: bytes, body: bytes) -> bytes:
+    """The bytes of a successful response."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (raw_id, body)
+
+
+def failure(raw_id: bytes, error: ProtocolError) -> bytes:
+    """The bytes of an error response; `raw_id` is `b"null"` where no id could be read."""
+    fault = encode(Fault(error.code, error.message, error.data))
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (raw_id, fault)
+
+
+def notification(method: str, params: Any) -> bytes:
+    """The bytes of a notification."""
+    return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (encode(method), encode(params))
+
+
+def request(raw_id: bytes, method: str, params: Any) -> bytes:
+    """The bytes of a request."""
+    return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (raw_id, encode(method), encode(params))

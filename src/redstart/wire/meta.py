@@ -1,0 +1,70 @@
+"""The `_meta` keys: the modern envelope, the progress token, the trace context.
+
+Spec: /specification/2026-07-28/basic#meta.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+PREFIX: Final = "io.modelcontextprotocol/"
+PROTOCOL_VERSION: Final = PREFIX + "protocolVersion"
+CLIENT_CAPABILITIES: Final = PREFIX + "clientCapabilities"
+CLIENT_INFO: Final = PREFIX + "clientInfo"
+SERVER_INFO: Final = PREFIX + "serverInfo"
+LOG_LEVEL: Final = PREFIX + "logLevel"
+SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
+
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+class ClientCapabilities(Struct):
+    """What a client declared. A capability is declared only by an object: null, true or "yes" declare nothing."""
+
+    elicitation: Any = UNSET
+    sampling: Any = UNSET
+    roots: Any = UNSET
+    tasks: Any = UNSET
+    extensions: Any = UNSET
+    experimental: Any = UNSET
+
+    def has(self, path: str) -> bool:
+        """Whether `"sampling"`, `"sampling.tools"`, `"elicitation.form"` … is declared.
+
+        `elicitation: {}` means form only, so the form mode is there unless only others are named.
+        """
+        name, _, rest = path.partition(".")
+        value = getattr(self, name, UNSET)
+        if not isinstance(value, dict):
+            return False
+        if not rest:
+            return True
+        if path == "elicitation.form" and "form" not in value:
+            return "url" not in value
+        return isinstance(value.get(rest), dict)
+
+
+class Implementation(Struct, rename="camel"):
+    """Who is speaking: a client's or a server's name and version."""
+
+    name: str
+    version: str = ""
+    title: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    website_url: str | UnsetType = UNSET
+    icons: Any = UNSET
+
+
+class RequestMeta(Struct):
+    """The `_meta` of a request. Unknown keys are skipped; a handler reads them with `ctx.meta`."""
+
+    protocol_version: str | UnsetType = field(name=PROTOCOL_VERSION, default=UNSET)
+    client_capabilities: ClientCapabilities | UnsetType = field(name=CLIENT_CAPABILITIES, default=UNSET)
+    client_info: Implementation | UnsetType = field(name=CLIENT_INFO, default=UNSET)
+    log_level: str | UnsetType = field(name=LOG_LEVEL, default=UNSET)
+    progress_token: int | str | UnsetType = field(name="progressToken", default=UNSET)
+    traceparent: str | UnsetType = UNSET
+    tracestate: str | UnsetType = UNSET
+    baggage: str | UnsetType = UNSET
