@@ -20,6 +20,7 @@ from redstart.wire.meta import ClientCapabilities, Implementation
 
 REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 LATEST: Final = REVISIONS[-1]
+HEADER_VALUES: Final = frozenset(version.encode() for version in REVISIONS)
 
 # The revision (by its place in REVISIONS) that first knew a field; fields that are not here were always known.
 SINCE: Final[dict[type, dict[str, int]]] = {

@@ -27,7 +27,7 @@ from redstart.protocol.call import (
 )
 from redstart.protocol.headers import VERSION
 from redstart.protocol.methods import ALIASES, HANDSHAKE, METHODS, Method, decode_params
-from redstart.protocol.strict import checked_id, open_batch, open_envelope
+from redstart.protocol.strict import check_params, checked_id, open_batch, open_envelope
 from redstart.wire.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -47,7 +47,6 @@ from redstart.wire.meta import PROTOCOL_VERSION
 from redstart.wire.types import Params, Result
 
 _EMPTY = b"{}"
-_HANDSHAKE_HEADERS = frozenset(version.encode() for version in handshake.REVISIONS)
 
 
 class Link:
@@ -102,6 +101,8 @@ class Link:
             params = row.decode(raw) if row else decode_params(raw)
         except msgspec.DecodeError as error:
             self._refuse_params(row, name, raw, headers, str(error))
+        if row is not None:
+            check_params(bytes(raw), row.routing, params)
         meta = params.meta
         if meta is not UNSET and meta.protocol_version is not UNSET:
             modern.check(row, name, params, meta, headers)
@@ -251,7 +252,7 @@ def _refuse_half_modern(row: Method | None, meta: Any, headers: Headers | None) 
     """A request that means to be modern but does not say which version is refused, never served as a handshake."""
     claims = meta is not UNSET and meta.client_capabilities is not UNSET
     named = headers.get(VERSION) if headers is not None else None
-    if claims or (row and not row.eras & HANDSHAKE) or (named and named.strip() not in _HANDSHAKE_HEADERS):
+    if claims or (row and not row.eras & HANDSHAKE) or (named and named.strip() not in handshake.HEADER_VALUES):
         raise modern.missing(PROTOCOL_VERSION)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from redstart.wire import types as t
+from redstart.wire.meta import PROTOCOL_VERSION
 
 HANDSHAKE: Final = 1
 MODERN: Final = 2
@@ -20,7 +21,18 @@ BOTH: Final = HANDSHAKE | MODERN
 class Method:
     """One row. `names` is the parameter that `Mcp-Name` repeats; `capability` is what a server must offer."""
 
-    __slots__ = ("capability", "decode", "eras", "list_of", "may_ask", "name", "names", "notification", "raw")
+    __slots__ = (
+        "capability",
+        "decode",
+        "eras",
+        "list_of",
+        "may_ask",
+        "name",
+        "names",
+        "notification",
+        "raw",
+        "routing",
+    )
 
     def __init__(
         self,
@@ -41,10 +53,17 @@ class Method:
         self.capability = capability
         self.may_ask = may_ask
         self.list_of = list_of
+        self.routing = _routing(names)
         self.notification = name.startswith("notifications/")
 
     def __repr__(self) -> str:
         return f"Method({self.name!r})"
+
+
+def _routing(names: str | None) -> tuple[bytes, ...]:
+    """The keys of the params that decide where a request goes: none of them may stand twice."""
+    keys = ["_meta", PROTOCOL_VERSION, *((names, "arguments") if names else ())]
+    return tuple(f'"{key}"'.encode() for key in keys)
 
 
 _ROWS: Final = (

@@ -11,6 +11,7 @@ import re
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, Raw
 
 from redstart.wire.jsonrpc import (
     INVALID_REQUEST,
@@ -28,14 +29,9 @@ MAX_DEPTH: Final = 64
 MAX_ID: Final = 2**53
 MAX_ID_LENGTH: Final = 256
 
-# A key that routes a message: if it occurs twice, a proxy and we might route differently.
-_ROUTING: Final = tuple(
-    b'"%b"' % key
-    for key in (
-        b"jsonrpc", b"id", b"method", b"params", b"result", b"error",
-        b"name", b"uri", b"arguments", b"_meta", b"io.modelcontextprotocol/protocolVersion",
-    )
-)  # fmt: skip
+# The keys that route a message: if one occurs twice, a proxy and we might route differently.
+_ENVELOPE: Final = (b'"jsonrpc"', b'"id"', b'"method"', b'"params"')
+_ANSWER: Final = (b'"id"', b'"result"', b'"error"')
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NOT_BRACKETS: Final = bytes(b for b in range(256) if b not in b"[]{}")
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
@@ -50,10 +46,9 @@ def open_envelope(data: bytes) -> Envelope:
         raise ProtocolError(INVALID_REQUEST, f"Not a JSON-RPC message: {error}") from None
     except msgspec.DecodeError as error:
         raise ProtocolError(PARSE_ERROR, f"Not valid JSON: {error}") from None
-    for key in _ROUTING:
+    for key in _ENVELOPE if envelope.method is not UNSET else _ANSWER:
         if data.count(key) > 1:
-            refuse_duplicates(data)
-            break
+            _refuse_ambiguous(data, key, envelope)
     return envelope
 
 
@@ -83,6 +78,25 @@ def check_text(data: bytes) -> None:
         raise ProtocolError(PARSE_ERROR, f"Nested deeper than {MAX_DEPTH} levels")
     if b"\\u00" in data:
         refuse_duplicates(data)
+
+
+def _refuse_ambiguous(data: bytes, key: bytes, envelope: Envelope) -> None:
+    """A key that occurs twice is no duplicate if it occurs again only inside of a member."""
+    inside = sum(bytes(m).count(key) for m in (envelope.params, envelope.result, envelope.error) if m is not UNSET)
+    if data.count(key) - inside > 1:
+        refuse_duplicates(data)
+
+
+def check_params(raw: bytes, keys: tuple[bytes, ...], params: Any) -> None:
+    """Refuse params whose routing keys stand twice, except where the arguments or the client's name have them."""
+    for key in keys:
+        if raw.count(key) > 1:
+            arguments = getattr(params, "arguments", UNSET)
+            inside = bytes(arguments).count(key) if isinstance(arguments, Raw) else 0
+            if key == b'"name"' and params.meta is not UNSET and params.meta.client_info is not UNSET:
+                inside += 1
+            if raw.count(key) - inside > 1:
+                refuse_duplicates(raw)
 
 
 def refuse_duplicates(data: bytes) -> None:

@@ -125,6 +125,9 @@ class Arguments:
         self._refuse_twice(raw)
         walk = Walk(True)
         out = self._record.read({} if value is None else value, "", walk)
+        if out is INVALID and walk.problems[0].path == "" and walk.problems[0].kind == "wrong":
+            words = f"The arguments must be an object, got {walk.problems[0].got}"
+            raise ShapeError([Problem("", words, kind="text")])
         if out is INVALID:
             raise ShapeError(walk.problems)
         for argument in self._arguments:

@@ -64,7 +64,7 @@ class Target(msgspec.Struct):
 
 
 def find_target(fn: Callable[..., Any], where: str | None, names: Mapping[str, Any] | None) -> Target:
-    function, fixed = _unwrapped(fn)
+    function, fixed, owner = _unwrapped(fn)
     code = getattr(function, "__code__", None)
     name = getattr(fn, "__name__", None) or getattr(function, "__name__", "")
     if name in ("__call__", "__init__") or not name:
@@ -79,10 +79,12 @@ def find_target(fn: Callable[..., Any], where: str | None, names: Mapping[str, A
         returns=inspect.Signature.empty,
         globalns=getattr(function, "__globals__", {}),
         localns={**(names or {}), **_closure(function)},
-        owner=dict(vars(_owner(fn))),
+        owner=dict(vars(owner)) if owner is not None else {},
     )
     if isinstance(fn, classmethod):
-        raise target.fail("a classmethod object is not callable: put the decorator below @classmethod, or register Class.method.")
+        raise target.fail(
+            "a classmethod object is not callable: put the decorator below @classmethod, or register Class.method."
+        )
     signature = _signature(fn, target)
     target.parameters = [item for item in signature.parameters.values() if item.name not in fixed]
     target.returns = signature.return_annotation
@@ -103,9 +105,10 @@ def _signature(fn: Any, target: Target) -> inspect.Signature:
         raise target.fail(f"has no readable signature ({error}). Write a function around it.") from error
 
 
-def _unwrapped(fn: Any) -> tuple[Any, set[str]]:
-    """The plain function, and the names of the arguments that a partial has fixed."""
+def _unwrapped(fn: Any) -> tuple[Any, set[str], type | None]:
+    """The plain function, the names of the arguments that a partial has fixed, and the class of a method."""
     fixed: set[str] = set()
+    owner: type | None = None
     for _ in range(100):  # a __wrapped__ loop would never end
         if isinstance(fn, functools.partial):
             fixed |= fn.keywords.keys()
@@ -115,17 +118,23 @@ def _unwrapped(fn: Any) -> tuple[Any, set[str]]:
             if inner is None:
                 break
             fn = inner
-        elif isinstance(fn, types.MethodType | staticmethod | classmethod):
+        elif isinstance(fn, types.MethodType):
+            owner = fn.__self__ if isinstance(fn.__self__, type) else type(fn.__self__)
+            fn = fn.__func__
+        elif isinstance(fn, staticmethod | classmethod):
             fn = fn.__func__
         elif hasattr(fn, "__wrapped__"):
             fn = fn.__wrapped__
         elif isinstance(fn, type):
-            fn = fn.__init__ if isinstance(fn.__init__, types.FunctionType) else fn.__new__
-        elif isinstance(getattr(type(fn), "__call__", None), types.FunctionType):
-            fn = type(fn).__call__
+            owner = fn
+            init = vars(fn).get("__init__")
+            fn = init if isinstance(init, types.FunctionType) else fn.__new__
+        elif callable(fn) and isinstance(type(fn).__call__, types.FunctionType):
+            owner = type(fn)
+            fn = owner.__call__
         else:
             break
-    return fn, fixed
+    return fn, fixed, owner
 
 
 def _doc(fn: Any, function: Any) -> str | None:
@@ -146,8 +155,3 @@ def _closure(function: Any) -> dict[str, Any]:
         except ValueError:  # assigned later than the function was defined
             continue
     return out
-
-
-def _owner(fn: Any) -> type:
-    bound = getattr(fn, "__self__", fn)
-    return bound if isinstance(bound, type) else type(bound)

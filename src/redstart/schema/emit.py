@@ -39,15 +39,16 @@ class Defs:
 
     def __init__(self) -> None:
         self.named: dict[str, Schema] = {}
-        self._names: dict[int, str] = {}
+        self._names: dict[Any, str] = {}
 
     def ref(self, key: object, name: str, body: Callable[[], Schema]) -> Schema:
         """A reference to `body()`, written once per key; a key met inside its own body refers to itself."""
-        if id(key) not in self._names:
-            self._names[id(key)] = unique = self.free(name)
+        key = _hashable(key)
+        if key not in self._names:
+            self._names[key] = unique = self.free(name)
             self.named[unique] = {}
             self.named[unique] = body()
-        return {"$ref": PREFIX + self._names[id(key)]}
+        return {"$ref": PREFIX + self._names[key]}
 
     def free(self, name: str) -> str:
         base = re.sub(r"\W+", "_", name).strip("_") or "Type"
@@ -58,7 +59,8 @@ class Defs:
 
     def adopt(self, key: object, name: str, foreign: Schema) -> Schema:
         """A reference to a schema that another library wrote; its own `$defs` are taken over."""
-        if id(key) not in self._names:
+        key = _hashable(key)
+        if key not in self._names:
             renames: dict[str, str] = {}
             inner = foreign.get("$defs", {})
             for old in inner:
@@ -69,11 +71,19 @@ class Defs:
                 self.named[renames[PREFIX + old].removeprefix(PREFIX)] = _tidied(body, renames)
             root = _tidied({word: value for word, value in foreign.items() if word != "$defs"}, renames)
             if root.keys() == {"$ref"}:
-                self._names[id(key)] = root["$ref"].removeprefix(PREFIX)
+                self._names[key] = root["$ref"].removeprefix(PREFIX)
             else:
-                self._names[id(key)] = self.free(name)
-                self.named[self._names[id(key)]] = root
-        return {"$ref": PREFIX + self._names[id(key)]}
+                self._names[key] = self.free(name)
+                self.named[self._names[key]] = root
+        return {"$ref": PREFIX + self._names[key]}
+
+
+def _hashable(key: object) -> object:
+    try:
+        hash(key)
+    except TypeError:
+        return id(key)
+    return key
 
 
 def finish(root: Schema, defs: Defs) -> Schema:
@@ -150,6 +160,13 @@ def _children(schema: Schema) -> list[tuple[str, Any]]:
     return [(key, value) for key, value in schema.items() if key in LISTS or key in MAPS or key in SINGLES]
 
 
+def _subschemas(schema: Schema) -> list[Schema]:
+    out: list[Any] = []
+    for key, value in _children(schema):
+        out += value if key in LISTS else value.values() if key in MAPS else [value]
+    return [inner for inner in out if isinstance(inner, dict)]
+
+
 def _each(value: Any, change: Callable[[Schema], Schema], key: str) -> Any:
     if key in LISTS:
         return [change(item) if isinstance(item, dict) else item for item in value]
@@ -187,7 +204,8 @@ def _joined(schema: Schema) -> Schema:
 
 
 def _count(schema: Schema, uses: dict[str, int]) -> None:
-    _mapped(schema, lambda inner: _count(inner, uses) or inner)  # type: ignore[func-returns-value]
+    for inner in _subschemas(schema):
+        _count(inner, uses)
     targets = [schema.get("$ref"), *schema.get("discriminator", {}).get("mapping", {}).values()]
     for target in targets:
         if isinstance(target, str) and target.startswith(PREFIX):

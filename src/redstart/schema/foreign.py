@@ -14,7 +14,14 @@ from redstart.schema.problems import Problem, join, missing, show, show_typed
 from redstart.schema.scalars import INVALID, Node, Walk
 
 # Metadata that our own reading covers; everything else of pydantic's changes values and must be left to it.
-READ_BY_US = {"FieldInfo", "PydanticGeneralMetadata", "_PydanticGeneralMetadata", "PydanticMetadata", "Strict", "WithJsonSchema"}
+READ_BY_US = {
+    "FieldInfo",
+    "PydanticGeneralMetadata",
+    "_PydanticGeneralMetadata",
+    "PydanticMetadata",
+    "Strict",
+    "WithJsonSchema",
+}
 TRANSFORMS = ("strip_whitespace", "to_lower", "to_upper")
 
 
@@ -95,5 +102,7 @@ def _problem(item: Any, place: str) -> Problem:
         return missing(place, "")
     if text.startswith("Input should be "):
         typed = item["type"].endswith(("_type", "_parsing"))
-        return Problem(place, "must be " + text.removeprefix("Input should be "), (show_typed if typed else show)(item["input"]))
+        return Problem(
+            place, "must be " + text.removeprefix("Input should be "), (show_typed if typed else show)(item["input"])
+        )
     return Problem(place, f"is refused: {text.removeprefix('Value error, ')}", show(item["input"]))

@@ -139,12 +139,13 @@ class Limits(msgspec.Struct, frozen=True):
 
     def schema(self) -> dict[str, Any]:
         words = FAMILIES[self.family]
-        out = {}
+        out: dict[str, Any] = {}
         for name, bound in self.bounds.items():
             keyword = words[name]
+            if self.family == "bytes" and keyword is not None:
+                bound = -(-bound // 3) * 4  # base64: four characters for each three bytes, the last group padded
             if keyword is not None and isinstance(bound, int | float | str):
-                # A byte is 4/3 of a base64 character, and the last group of four is padded.
-                out[keyword] = -(-bound // 3) * 4 if self.family == "bytes" else bound
+                out[keyword] = bound
         return out
 
     def native(self) -> msgspec.Meta | None:

@@ -4,6 +4,7 @@ Same contract as `scalars.py`.  Must not know: annotations, functions.
 """
 
 import pathlib
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, Union
 
@@ -56,7 +57,7 @@ class Array(Node):
         inner = self.item.native
         if inner is ABSENT or self.origin is ABSENT:
             return ABSENT
-        return narrowed(tuple[inner, ...] if self.origin is tuple else self.origin[inner], self.limits)
+        return narrowed(self.origin[(inner, ...) if self.origin is tuple else inner], self.limits)
 
     def read(self, value: Any, path: str, walk: Walk) -> Any:
         value = opened(value, list, walk)
@@ -99,7 +100,7 @@ class Row(Node):
     @property
     def native(self) -> Any:
         inner = tuple(item.native for item in self.children)
-        return ABSENT if ABSENT in inner else tuple[inner]
+        return ABSENT if ABSENT in inner else types.GenericAlias(tuple, inner)
 
     def read(self, value: Any, path: str, walk: Walk) -> Any:
         value = opened(value, list, walk)
@@ -140,7 +141,7 @@ class Map(Node):
         key, value = self.key.native, self.value.native
         if key is ABSENT or value is ABSENT or self.build is not dict:
             return ABSENT
-        return narrowed(dict[key, value], self.limits)
+        return narrowed(types.GenericAlias(dict, (key, value)), self.limits)
 
     def read(self, value: Any, path: str, walk: Walk) -> Any:
         value = opened(value, dict, walk)
@@ -221,12 +222,13 @@ def _encoded(value: Any) -> Any:
 class Record(Node):
     """An object with named fields: dataclass, TypedDict, NamedTuple, attrs, Struct, or a tool's arguments."""
 
-    __slots__ = ("build", "closed", "cls", "name", "plain", "slots", "tag")
+    __slots__ = ("build", "closed", "cls", "key", "name", "plain", "slots", "tag")
     rank = 30
 
     def __init__(self, name: str, cls: Any, build: Callable[..., Any]) -> None:
         self.name = name
         self.cls = cls
+        self.key: Any = cls  # what tells it from others in a document
         self.build = build
         self.slots: tuple[Slot, ...] = ()
         self.plain = False
@@ -276,7 +278,7 @@ class Record(Node):
         return kept
 
     def emit(self, defs: Defs) -> Schema:
-        return defs.ref(self, self.name, lambda: self.body(defs))
+        return defs.ref(self.key, self.name, lambda: self.body(defs))
 
     def body(self, defs: Defs) -> Schema:
         properties = {slot.wire: slot.emit(defs) for slot in self.slots}
@@ -319,7 +321,7 @@ class Either(Node):
         inner = tuple(branch.native for branch in self.children)
         if any(branch is ABSENT for branch in inner):
             return ABSENT
-        return Union[inner]
+        return Union[inner]  # noqa: UP007 - a tuple known at run time only
 
     def read(self, value: Any, path: str, walk: Walk) -> Any:
         for lax in (False, True) if walk.lax else (False,):
@@ -338,16 +340,17 @@ class Either(Node):
         return sorted(self.children, key=order)
 
     def _explain(self, value: Any, path: str, walk: Walk) -> Any:
-        # The problems of the branch that got furthest, if one got into the value; else one for the union.
+        # The problems of the branch that got into the value, if one did; else one problem for the whole union.
+        real = [branch for branch in self._ordered(value) if branch.rank > 0]
         best: list[Problem] = []
-        for branch in self._ordered(value):
+        for branch in real:
             attempt = Walk(walk.lax)
             branch.read(value, path, attempt)
-            inside = attempt.problems[0].path != path or not attempt.problems[0].expected.startswith("must be a")
-            if inside and (not best or len(attempt.problems) < len(best)):
+            first = attempt.problems[0]
+            mismatch = first.path == path and first.expected == f"must be {branch.words}" and not first.hint
+            if not mismatch and (not best or len(attempt.problems) < len(best)):
                 best = attempt.problems
-        only = len([branch for branch in self.children if branch.rank > 0]) == 1
-        if best and (only or best[0].path != path):
+        if best and (len(real) == 1 or best[0].path != path):
             walk.problems += best
             return INVALID
         return walk.refuse(wrong_type(path, self.words, value))

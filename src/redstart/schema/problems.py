@@ -39,7 +39,9 @@ class Problem(msgspec.Struct, frozen=True):
             got=f", got {self.got}" if self.got else "",
             brief=f" ({self.expected})" if self.expected else "",
         )
-        return f"{text}; {self.hint}" if self.hint.endswith("?") else f"{text}.{' ' * bool(self.hint)}{self.hint}"
+        if self.hint.startswith("did you mean"):
+            return f"{text}; {self.hint}"
+        return f"{text}. {self.hint}" if self.hint else f"{text}."
 
 
 SENTENCES = {
@@ -134,7 +136,7 @@ def show(value: Any) -> str:
     return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
 
 
-TYPE_WORDS = {str: "the string ", list: "the array ", dict: "the object ", tuple: "the array "}
+TYPE_WORDS: dict[type, str] = {str: "the string ", list: "the array ", dict: "the object ", tuple: "the array "}
 
 
 def show_typed(value: Any) -> str:

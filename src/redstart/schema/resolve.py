@@ -62,9 +62,9 @@ def compile_node(annotation: Any, scope: Scope) -> Node:
     if known is not None and not scope.typevars:
         return known
     if annotation in scope.active:
-        link = scope.active[annotation] or Link(_alias_name(annotation))
-        scope.active[annotation] = link
-        return link
+        again = scope.active[annotation] or Link(_alias_name(annotation))
+        scope.active[annotation] = again
+        return again
     scope.active[annotation] = None
     try:
         node = _compile(annotation, scope)
@@ -180,7 +180,9 @@ def limit(node: Node, notes: Notes, annotation: Any, scope: Scope) -> Node:
     if not notes.bounds and not notes.predicates:
         return node
     if isinstance(node, Either):
-        branches = [limit(branch, notes, annotation, scope) if _fits(branch, notes) else branch for branch in node.children]
+        branches = [
+            limit(branch, notes, annotation, scope) if _fits(branch, notes) else branch for branch in node.children
+        ]
         if not any(_fits(branch, notes) for branch in node.children):
             raise scope.fail(annotation, "has limits that fit none of its branches")
         return Either(branches)
@@ -315,7 +317,10 @@ def _enum(cls: type[enum.Enum], scope: Scope) -> Node:
 
 def _record(cls: type, annotation: Any, reader: "records.Reader", scope: Scope) -> Node:
     node = Record(show_type(annotation).rpartition(".<locals>.")[2], annotation, cls)
-    scope.done[annotation] = node  # before its fields: they may contain it
+    if scope.typevars:
+        node.key = node  # the same annotation means another type elsewhere
+    else:
+        scope.done[annotation] = node  # before its fields: they may contain it
     inner = _class_scope(cls, scope)
     read = reader(cls, _hints(cls, inner), node)
     slots = []
@@ -345,5 +350,3 @@ def compile_field(annotation: Any, scope: Scope) -> tuple[Node, dict[str, Any]]:
     stripped = records.bare(annotation)
     notes = read_notes(stripped.__metadata__).schema if typing.get_origin(stripped) is typing.Annotated else {}
     return compile_node(stripped, scope), notes
-
-

@@ -212,9 +212,7 @@ KINDS: dict[Any, Kind] = {
     ),
     datetime.date: _text("a date string such as 2025-01-31", "date", datetime.date, 12, "moment"),
     datetime.time: _text("a time string such as 12:00:00", "time", datetime.time, 13, "moment"),
-    datetime.timedelta: _text(
-        "a duration string such as PT1H30M", "duration", datetime.timedelta, 14, "moment"
-    ),
+    datetime.timedelta: _text("a duration string such as PT1H30M", "duration", datetime.timedelta, 14, "moment"),
     int: Kind("an integer", {"type": "integer"}, int, 20, "number", _exactly(int), _lax_int),
     float: Kind("a number", {"type": "number"}, float, 21, "number", _float, _lax_float),
     decimal.Decimal: Kind(
@@ -234,9 +232,7 @@ KINDS: dict[Any, Kind] = {
         "bytes",
         _parsed(bytes),
     ),
-    pathlib.Path: Kind(
-        "a path string", {"type": "string", "format": "path"}, ABSENT, 61, "string", _path
-    ),
+    pathlib.Path: Kind("a path string", {"type": "string", "format": "path"}, ABSENT, 61, "string", _path),
     str: Kind("a string", {"type": "string"}, str, 90, "string", _exactly(str)),
 }
 KINDS[bytearray] = msgspec.structs.replace(KINDS[bytes], native=bytearray, strict=_parsed(bytearray))

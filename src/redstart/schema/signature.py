@@ -9,7 +9,7 @@ Knows: signatures, annotations, docstrings.  Must not know: tools, contexts, the
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Union
 
 import msgspec
 
@@ -135,7 +135,7 @@ def compile_signature(
     return Signature(target.name, fields, docs=docs, injected=given, returns=returns)
 
 
-REFUSED = {
+REFUSED: dict[Any, str] = {
     inspect.Parameter.VAR_POSITIONAL: "*{0} has no place in JSON. Write {0}: list[...] instead.",
     inspect.Parameter.VAR_KEYWORD: "**{0} has no place in a schema. Write {0}: dict[str, Any] instead.",
     inspect.Parameter.POSITIONAL_ONLY: "arguments are passed by name. Remove the / behind {0}.",
@@ -169,7 +169,7 @@ def _field(parameter: inspect.Parameter, annotation: Any, default: Any, docs: Do
     try:
         shape = compile_shape(annotation, scope)
         if default is None and _refuses_null(shape):
-            shape = compile_shape(Optional[annotation], scope)  # `x: str = None` means what it says
+            shape = compile_shape(Union[annotation, None], scope)  # noqa: UP007 - `x: str = None` means what it says
     except UnsupportedType as error:
         raise SignatureError(str(error)) from error
     return Field(

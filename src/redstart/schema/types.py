@@ -44,7 +44,9 @@ class Shape:
             decoder = self._decoder = self._make_decoder()
         try:
             return decoder(raw)
-        except msgspec.DecodeError as error:
+        except ShapeError:
+            raise
+        except (ValueError, RecursionError) as error:
             raise self._explained(raw, error) from None
 
     def convert(self, value: Any, *, lax: bool = True) -> Any:
@@ -70,7 +72,7 @@ class Shape:
             self._slowly(raw)
         except ShapeError as told:
             return told
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             return ShapeError([Problem("", f"is not valid JSON: {error}")], noun="value")
         return ShapeError([Problem("", f"is refused: {error}")], noun="value")
 

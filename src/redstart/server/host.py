@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from redstart.features.errors import log
+from redstart.features.subscriptions import Hub
 from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal, Session
 from redstart.protocol.link import Link
 from redstart.server.context import current_call
@@ -32,8 +33,10 @@ class Closed(Exception):
 class Peer(Protocol):
     """A connected stream: what comes in is fed to a link, what goes out is sent on its channel."""
 
-    link: Link
-    channel: Channel
+    @property
+    def link(self) -> Link: ...
+    @property
+    def channel(self) -> Channel: ...
 
 
 class Host:
@@ -42,6 +45,7 @@ class Host:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.pool = Pool(server.threads)
+        self.hub = Hub()
         self.lifespan_state: Any = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self._unwinding: set[asyncio.Task[Any]] = set()
@@ -55,7 +59,7 @@ class Host:
         if self._stack is not None:
             return
         if self._starting is None:
-            self.loop = asyncio.get_running_loop()
+            self.loop = self.hub.loop = asyncio.get_running_loop()
             self._starting = self.loop.create_task(self._start())
         await asyncio.shield(self._starting)
 
@@ -74,6 +78,7 @@ class Host:
         stack, self._stack, self._starting = self._stack, None, None
         for task in list(self._unwinding):
             task.cancel()
+        self.hub.close()
         self.pool.close()
         if stack is not None:
             await stack.aclose()

@@ -1,6 +1,8 @@
 """Threads for `def` handlers: a few, lazily started, daemons, so that a stuck one never holds up the exit.
 
 The standard library's executors join their threads at exit and wake the loop once per job; this pool does neither.
+A thread whose caller has given up (cancelled, timed out) and one that waits for a human no longer count against
+`size`: others may start in their place. Surplus threads go home when there is nothing left to do.
 """
 
 from __future__ import annotations
@@ -9,9 +11,13 @@ import asyncio
 import contextvars
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from redstart.server.process import Children
 
 GROW_AFTER: Final = 0.001
 """Seconds that a job may wait before another thread is started: quick jobs then share few threads."""
@@ -20,7 +26,7 @@ GROW_AFTER: Final = 0.001
 class Job:
     """One function to run, and the future that its caller awaits."""
 
-    __slots__ = ("context", "error", "fn", "future", "kwargs", "started", "value")
+    __slots__ = ("after", "context", "error", "fn", "future", "kwargs", "thread", "value")
 
     def __init__(self, fn: Callable[..., Any], kwargs: dict[str, Any], future: asyncio.Future[Any]) -> None:
         self.fn = fn
@@ -29,88 +35,198 @@ class Job:
         self.context = contextvars.copy_context()
         self.value: Any = None
         self.error: BaseException | None = None
-        self.started = False
+        self.thread = ""
+        self.after: Callable[[], None] | None = None
+        """Called on the loop when the thread is through with the job, however late that is."""
 
 
-class Pool:
-    """At most `size` threads of one event loop. Everything but `_work` runs on the loop's thread."""
+class _Crew:
+    """The threads of one event loop: they outlive neither it nor `Pool.close`."""
 
-    def __init__(self, size: int = 40) -> None:
-        self.size = size
-        self.threads = 0
-        self.lost = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
-        self._finished: deque[Job] = deque()
-        self._growing = False
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.queue: SimpleQueue[Job | None] = SimpleQueue()
+        self.finished: deque[Job] = deque()
+        self.running: set[Job] = set()
+        self.waking = False
 
-    def run(self, fn: Callable[..., Any], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
-        """Run `fn(**kwargs)` in a thread, in a copy of the caller's context."""
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        self._queue.put(Job(fn, kwargs, future))
-        if not self._growing:
-            self._growing = True
-            if self.threads == 0:
-                self._start(1)
-            loop.call_later(GROW_AFTER, self._grow)
-        return future
-
-    def _grow(self) -> None:
-        self._growing = False
-        waiting = self._queue.qsize()
-        if waiting:
-            self._start(min(waiting, self.size - self.threads))
-            if self.threads < self.size:
-                self._growing = True
-                self._loop.call_later(GROW_AFTER, self._grow)  # type: ignore[union-attr]
-
-    def _start(self, count: int) -> None:
-        for _ in range(count):
-            self.threads += 1
-            threading.Thread(target=self._work, name=f"redstart-{self.threads}", daemon=True).start()
-
-    def _work(self) -> None:
-        queue, finished, loop = self._queue, self._finished, self._loop
+    def work(self, deliver: Callable[[_Crew], None]) -> None:
+        """The life of one thread."""
+        queue, running, finished = self.queue, self.running, self.finished
+        name = threading.current_thread().name
+        _mine.crew = self
         while (job := queue.get()) is not None:
-            if job.future.cancelled():
-                continue
-            job.started = True
-            try:
-                job.value = job.context.run(job.fn, **job.kwargs)
-            except BaseException as error:
-                job.error = error
-            # One wake-up delivers all jobs that finished since the last one.
-            idle = not finished
+            if not job.future.cancelled():
+                job.thread = name
+                running.add(job)
+                try:
+                    job.value = job.context.run(job.fn, **job.kwargs)
+                except BaseException as error:
+                    job.error = error
+                running.discard(job)
             finished.append(job)
             del job
-            if idle:
+            # One wake-up delivers all jobs that finished since the last one. Append first, look at the flag second:
+            # `deliver` clears the flag first and reads second, so between them no job is left behind.
+            if not self.waking:
+                self.waking = True
                 try:
-                    loop.call_soon_threadsafe(self._deliver)  # type: ignore[union-attr]
+                    self.loop.call_soon_threadsafe(deliver, self)
                 except RuntimeError:  # the loop is closed: nobody waits any more
                     return
 
-    def _deliver(self) -> None:
-        finished = self._finished
+    def abandoned(self) -> list[Job]:
+        """The jobs that still run although nobody waits for them."""
+        return [job for job in list(self.running) if job.future.cancelled()]
+
+
+_mine = threading.local()
+
+
+class Pool:
+    """At most `size` useful threads of one event loop. All methods but `lent` are for the loop's thread."""
+
+    def __init__(self, size: int = 40, processes: int | None = None) -> None:
+        if size < 1:
+            raise ValueError(f"a pool needs at least one thread, not {size}")
+        self.size = size
+        self.threads = 0
+        """Threads that were started and not sent home."""
+        self.waiting_for_people = 0
+        self._crew: _Crew | None = None
+        self._growing = False
+        self._named = 0
+        self._processes = processes
+        self._children: Children | None = None
+
+    @property
+    def lost(self) -> int:
+        """How many threads still work for callers that have given up."""
+        return len(self._crew.abandoned()) if self._crew is not None else 0
+
+    @property
+    def children(self) -> Children:
+        """The processes of `executor="process"` tools, made on first use."""
+        if self._children is None:
+            from redstart.server.process import Children
+
+            self._children = Children(self, self._processes)
+        return self._children
+
+    # ------------------------------------------------------------ work
+
+    def run(self, fn: Callable[..., Any], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
+        """Run `fn(**kwargs)` in a thread, in a copy of the caller's context."""
+        return self.submit(fn, kwargs).future
+
+    def submit(self, fn: Callable[..., Any], kwargs: dict[str, Any]) -> Job:
+        """As `run`, for callers that need the job itself."""
+        crew = self._crew
+        if crew is None:
+            crew = self._crew = _Crew(asyncio.get_running_loop())
+        job = Job(fn, kwargs, crew.loop.create_future())
+        crew.queue.put(job)
+        if not self._growing:
+            self._growing = True
+            if self.threads == 0:
+                self._start(crew, 1)
+            crew.loop.call_later(GROW_AFTER, self._grow, crew)
+        return job
+
+    def _grow(self, crew: _Crew) -> None:
+        if crew is not self._crew:
+            return
+        self._growing = False
+        waiting = crew.queue.qsize()
+        if waiting:
+            self._start(crew, min(waiting, self._allowed(crew) - self.threads))
+            # Look again even at the limit: a thread may be lent or given up meanwhile.
+            self._growing = True
+            crew.loop.call_later(GROW_AFTER if self.threads < self.size else 0.05, self._grow, crew)
+
+    def _allowed(self, crew: _Crew) -> int:
+        """`size`, and one for each thread that is of no use now; abandoned ones only up to `size` again."""
+        return self.size + self.waiting_for_people + min(len(crew.abandoned()), self.size)
+
+    def _start(self, crew: _Crew, count: int) -> None:
+        for _ in range(count):
+            self.threads += 1
+            self._named += 1
+            name = f"redstart-{self._named}"
+            threading.Thread(target=crew.work, args=(self._deliver,), name=name, daemon=True).start()
+
+    def _deliver(self, crew: _Crew) -> None:
+        crew.waking = False
+        finished = crew.finished
         while finished:
             job = finished.popleft()
-            if job.future.done():
-                continue
-            if job.error is None:
-                job.future.set_result(job.value)
-            elif isinstance(job.error, StopIteration):
-                job.future.set_exception(RuntimeError("the handler raised StopIteration"))
-            else:
-                job.future.set_exception(job.error)
+            if job.after is not None:
+                job.after()
+            if not job.future.done():
+                _settle(job)
+        if self.threads > self.size and crew is self._crew:
+            self._send_home(crew)
 
-    def replace_stuck(self) -> None:
-        """A thread that outlived its call no longer counts: another one may take its place."""
-        self.lost += 1
-        self.size += 1
+    def _send_home(self, crew: _Crew) -> None:
+        """Threads beyond what is allowed leave, once nobody waits for one."""
+        if not crew.queue.qsize():
+            for _ in range(self.threads - self._allowed(crew)):
+                self.threads -= 1
+                crew.queue.put(None)
+
+    # ------------------------------------------------------------ lending
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """While a thread of this pool waits for a human it gives its place away. Elsewhere this does nothing.
+
+        >>> pool = Pool()
+        >>> with pool.lent():
+        ...     pass  # block on the answer here
+        """
+        crew = getattr(_mine, "crew", None)
+        if crew is None or crew is not self._crew:
+            yield
+            return
+        crew.loop.call_soon_threadsafe(self._lend, crew, 1)
+        try:
+            yield
+        finally:
+            if not crew.loop.is_closed():
+                crew.loop.call_soon_threadsafe(self._lend, crew, -1)
+
+    def _lend(self, crew: _Crew, change: int) -> None:
+        if crew is self._crew:
+            self.waiting_for_people += change
+            if change > 0 and crew.queue.qsize():
+                self._start(crew, min(1, self._allowed(crew) - self.threads))
+            elif change < 0 and self.threads > self.size:
+                self._send_home(crew)
+
+    # ------------------------------------------------------------ the end
 
     def close(self) -> None:
-        """Let idle threads go; busy ones are daemons and die with the process."""
-        for _ in range(self.threads):
-            self._queue.put(None)
+        """Let idle threads go and end the processes; busy threads are daemons and die with the process."""
+        crew, self._crew = self._crew, None
+        children, self._children = self._children, None
+        if children is not None:
+            children.close()
+        if crew is not None:
+            for _ in range(self.threads):
+                crew.queue.put(None)
+        self.threads = self.waiting_for_people = 0
+        self._growing = False
+
+
+def _settle(job: Job) -> None:
+    """Give the outcome to whoever awaits it, in a form that a future and a task can carry."""
+    error = job.error
+    if error is None:
+        job.future.set_result(job.value)
+    elif isinstance(error, StopIteration | asyncio.CancelledError | SystemExit | KeyboardInterrupt):
+        # A future refuses the first, and the others would end the call or the loop instead of being reported.
+        told = RuntimeError(f"the handler raised {type(error).__name__}")
+        told.__cause__ = error
+        job.future.set_exception(told)
+    else:
+        job.future.set_exception(error)

@@ -169,6 +169,9 @@ class Server:
             "logging/setLevel": self._lifecycle.set_level,
             "tools/list": tools.list,
             "tools/call": tools.call,
+            "resources/subscribe": self.host.hub.subscribe,
+            "resources/unsubscribe": self.host.hub.unsubscribe,
+            "subscriptions/listen": self.host.hub.listen,
         }
         self._recompose()
 

@@ -36,6 +36,7 @@ class MemoryPeer:
         self._starting: asyncio.Task[None] | None = None
         self.channel = _Inbox(on_message)
         self.link = self._host.link()
+        self._host.hub.peers.add(self)
 
     def send(self, data: bytes) -> None:
         """One message from the client to the server."""
@@ -57,4 +58,5 @@ class MemoryPeer:
         self.channel.on_message = None
         if self._starting is not None:
             await self._starting
+        self._host.hub.peers.discard(self)
         self._host.drop(self.link)

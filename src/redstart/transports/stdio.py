@@ -61,6 +61,7 @@ async def serve_stdio(server: Server, framer: Framer, *, stdin: Any = None, stdo
     source = _private(0) if stdin is None else stdin.fileno()
     sink = _private(1) if stdout is None else stdout.fileno()
     peer = StdioPeer(server, framer, sink)
+    server.host.hub.peers.add(peer)
     await server.host.start()
     if own:
         peer.watch_signals()
@@ -68,6 +69,7 @@ async def serve_stdio(server: Server, framer: Framer, *, stdin: Any = None, stdo
         await peer.read_from(source)
         await peer.finish()
     finally:
+        server.host.hub.peers.discard(peer)
         await server.host.stop()
 
 
@@ -158,7 +160,7 @@ class StdioPeer:
         if runs:
             await asyncio.wait(runs, timeout=GRACE)
         self._host.drop(self.link)
-        await self.channel.flushed(max(0.0, deadline - self._loop.time()) + GRACE)
+        await self.channel.flushed(within=max(0.0, deadline - self._loop.time()) + GRACE)
 
 
 class _Reader(asyncio.Protocol):
@@ -268,10 +270,10 @@ class Outlet:
             self._drained.set()
             self._drained = None
 
-    async def flushed(self, timeout: float) -> None:
+    async def flushed(self, *, within: float) -> None:
         """Everything is out, or the peer has had its time."""
         if not self._blocked:
             self._flush()
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(within):
                 await self.drain()

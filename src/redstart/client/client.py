@@ -1,0 +1,337 @@
+"""The client: one object to reach any MCP server, of either era, by any transport.
+
+Public face only: `connection.py` carries messages, `negotiate.py` opens it, `dialogue.py` gets from request to result.
+`timeout=` is a parameter, and not the caller's `asyncio.timeout`, because a human's time does not count.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from redstart.client import results
+from redstart.client.callbacks import OnLog, OnNotification, OnProgress
+from redstart.client.connection import Connection
+from redstart.client.dialogue import MAX_ROUNDS, Dialogue
+from redstart.client.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from redstart.client.errors import ClientError, NotSupported
+from redstart.client.listen import Events, handshake_events, modern_events
+from redstart.client.negotiate import Negotiator
+from redstart.client.questions import OnElicit, OnSample, Questions, Roots
+from redstart.client.results import CallResult
+from redstart.client.target import transport_for
+from redstart.wire import types as t
+from redstart.wire.jsonrpc import encode
+from redstart.wire.meta import LOG_LEVELS, Implementation
+
+Reference: TypeAlias = str | Mapping[str, Any]
+"""What to complete: a prompt's name, a resource template, or the spec's `{"type": "ref/prompt", …}`."""
+
+
+class Client:
+    """A connection to one MCP server: a Server object, a URL, a command as a list, or a .py file.
+
+    >>> async def main() -> None:
+    ...     async with Client(["python", "server.py"]) as c:
+    ...         print((await c.call_tool("add", {"a": 1, "b": 2})).data)
+
+    `protocol` is "auto" or a revision. `on_elicit`, `on_sample` and `roots` answer what the server asks, and decide
+    which capabilities are declared (`capabilities` adds to them). Callbacks may be async. `timeout` counts seconds for
+    each request, without the time a human takes to answer; `None` is no limit. `stderr` is "inherit" or "capture".
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        *,
+        protocol: str = "auto",
+        on_elicit: OnElicit | None = None,
+        on_sample: OnSample | None = None,
+        roots: Roots | None = None,
+        on_progress: OnProgress | None = None,
+        on_log: OnLog | None = None,
+        on_notification: OnNotification | None = None,
+        headers: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        stderr: str = "inherit",
+        timeout: float | None = 60,
+        client_info: Mapping[str, Any] | None = None,
+        capabilities: Mapping[str, Any] | None = None,
+        log_level: str | None = None,
+        max_rounds: int = MAX_ROUNDS,
+    ) -> None:
+        if protocol not in ("auto", *HANDSHAKE_VERSIONS, *MODERN_VERSIONS):
+            known = ", ".join((*HANDSHAKE_VERSIONS, *MODERN_VERSIONS))
+            raise ValueError(f"protocol={protocol!r}: expected auto, {known}")
+        if log_level is not None and log_level not in LOG_LEVELS:
+            raise ValueError(f"log_level={log_level!r}: expected {', '.join(LOG_LEVELS)}")
+        self._protocol = protocol
+        self._on_progress = on_progress
+        self._timeout = timeout
+        self._max_rounds = max_rounds
+        self._log_level = log_level
+        self._client_info = client_info
+        self._questions = Questions(on_elicit, on_sample, roots, capabilities)
+        self._heard = {"on_log": on_log, "on_notification": on_notification}
+        self._target = target
+        self._reach = {"headers": headers, "env": env, "cwd": cwd, "stderr": stderr, "timeout": timeout}
+        transport_for(target, **self._reach)  # type: ignore[arg-type] # a wrong target fails here, not later
+        self._open: Dialogue | None = None
+
+    # ---------------------------------------------------------------- lifetime
+
+    async def __aenter__(self) -> Self:
+        if self._open is not None:
+            raise ClientError("this client is open already")
+        transport = transport_for(self._target, **self._reach)  # type: ignore[arg-type]
+        connection = Connection(transport, self._questions, timeout=self._timeout, **self._heard)  # type: ignore[arg-type]
+        info = self._client_info or {"name": "redstart", "version": _version()}
+        # Without a level a modern server sends no log at all; who gives a callback wants one.
+        level = self._log_level or ("info" if self._heard["on_log"] else None)
+        negotiator = Negotiator(connection, self._questions, info, self._log_level, level)
+        dialogue = Dialogue(connection, self._questions, negotiator, self._max_rounds)
+        try:
+            await connection.open()
+            await dialogue.open(self._protocol)
+        except BaseException:
+            await connection.close()
+            raise
+        self._open = dialogue
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        dialogue, self._open = self._open, None
+        if dialogue is not None:
+            await dialogue.connection.close()
+
+    @property
+    def _dialogue(self) -> Dialogue:
+        if self._open is None:
+            raise ClientError("this client is not open: use it as `async with Client(…) as c:`")
+        return self._open
+
+    @property
+    def protocol_version(self) -> str:
+        """The revision that both sides speak."""
+        return self._dialogue.peer.version
+
+    @property
+    def server_info(self) -> Implementation:
+        """The server's name and version."""
+        return self._dialogue.peer.info
+
+    @property
+    def server_capabilities(self) -> dict[str, Any]:
+        """What the server offers, as it came."""
+        return self._dialogue.peer.capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server wants a model to know."""
+        return self._dialogue.peer.instructions
+
+    # ---------------------------------------------------------------- tools
+
+    async def list_tools(self) -> list[t.ListedTool]:
+        """All tools, from all pages.
+
+        >>> async def names(c: Client) -> list[str]:
+        ...     return [tool.name for tool in await c.list_tools()]
+        """
+        return await self._dialogue.list_tools()
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        on_progress: OnProgress | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> CallResult:
+        """Call a tool. A tool that fails returns a result with `is_error`; a call that fails raises.
+
+        >>> async def add(c: Client) -> int:
+        ...     return (await c.call_tool("add", {"a": 1, "b": 2})).data
+        """
+        dialogue = self._dialogue
+        params = _with_meta({"name": name, "arguments": arguments or {}}, meta)
+        on_progress = on_progress or self._on_progress
+        raw = await dialogue.result("tools/call", params, seconds=timeout, on_progress=on_progress)
+        result = results.call_result(raw)
+        if isinstance(result.structured, dict) and list(result.structured) == ["result"]:
+            result.wrapped = (await dialogue.tools.get(name)).wrapped
+        return result
+
+    # ---------------------------------------------------------------- prompts, resources, completion
+
+    async def list_prompts(self) -> list[t.ListedPrompt]:
+        """All prompts, from all pages.
+
+        >>> async def names(c: Client) -> list[str]:
+        ...     return [prompt.name for prompt in await c.list_prompts()]
+        """
+        return await self._dialogue.pages("prompts/list", "prompts")
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        on_progress: OnProgress | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> t.GetPromptResult:
+        """A prompt's messages; an argument that is no string is sent as JSON.
+
+        >>> async def review(c: Client) -> list[Any]:
+        ...     return (await c.get_prompt("review", {"code": "x = 1"})).messages
+        """
+        strings = {k: v if isinstance(v, str) else encode(v).decode() for k, v in (arguments or {}).items()}
+        params = _with_meta({"name": name, "arguments": strings}, meta)
+        on_progress = on_progress or self._on_progress
+        raw = await self._dialogue.result("prompts/get", params, seconds=timeout, on_progress=on_progress)
+        return results.prompt_result(raw)
+
+    async def list_resources(self) -> list[t.ListedResource]:
+        """All resources, from all pages.
+
+        >>> async def uris(c: Client) -> list[str]:
+        ...     return [resource.uri for resource in await c.list_resources()]
+        """
+        return await self._dialogue.pages("resources/list", "resources")
+
+    async def list_resource_templates(self) -> list[t.ListedTemplate]:
+        """All resource templates, from all pages.
+
+        >>> async def patterns(c: Client) -> list[str]:
+        ...     return [template.uri_template for template in await c.list_resource_templates()]
+        """
+        return await self._dialogue.pages("resources/templates/list", "resource_templates")
+
+    async def read_resource(
+        self,
+        uri: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        on_progress: OnProgress | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> t.ReadResourceResult:
+        """A resource's contents.
+
+        >>> async def note(c: Client) -> str:
+        ...     return (await c.read_resource("notes://a")).contents[0].text
+        """
+        params = _with_meta({"uri": uri}, meta)
+        on_progress = on_progress or self._on_progress
+        raw = await self._dialogue.result("resources/read", params, seconds=timeout, on_progress=on_progress)
+        return results.resource_result(raw)
+
+    async def complete(
+        self, ref: Reference, argument_name: str, value: str, context: Mapping[str, str] | None = None
+    ) -> t.Completion:
+        """Values for an argument that begins with `value`; `context` has the other arguments.
+
+        >>> async def languages(c: Client) -> list[str]:
+        ...     return (await c.complete("review", "language", "py")).values
+        """
+        if isinstance(ref, str):
+            is_uri = "://" in ref or "{" in ref
+            ref = {"type": "ref/resource", "uri": ref} if is_uri else {"type": "ref/prompt", "name": ref}
+        params: dict[str, Any] = {"ref": ref, "argument": {"name": argument_name, "value": value}}
+        if context is not None:
+            params["context"] = {"arguments": context}
+        return results.completion(await self._dialogue.result("completion/complete", params))
+
+    # ---------------------------------------------------------------- changes
+
+    def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Sequence[str] = (),
+    ) -> AbstractAsyncContextManager[Events]:
+        """Hear of changes: of the three lists, and of the resources at `uris`.
+
+        >>> async def watch(c: Client) -> None:
+        ...     async with c.listen(tools=True, uris=["notes://a"]) as events:
+        ...         async for event in events:
+        ...             print(event.kind, event.uri)
+        """
+        if isinstance(uris, str):
+            raise TypeError("uris is a list of URIs, not one string")
+        dialogue = self._dialogue
+        flags = {"tools": tools, "prompts": prompts, "resources": resources}
+        kinds = {kind for kind, wanted in flags.items() if wanted}
+        if dialogue.connection.era.modern:
+            return modern_events(dialogue.connection, kinds, uris)
+        return handshake_events(dialogue.connection, dialogue.subscriptions, kinds, uris)
+
+    async def subscribe(self, uri: str) -> None:
+        """Have the server report changes of a resource to `on_notification` (handshake era)."""
+        self._handshake_only("resources/subscribe", "listen(uris=[…])")
+        await self._dialogue.subscriptions.subscribe(uri)
+
+    async def unsubscribe(self, uri: str) -> None:
+        """The end of `subscribe` (handshake era)."""
+        self._handshake_only("resources/unsubscribe", "listen(uris=[…])")
+        await self._dialogue.subscriptions.unsubscribe(uri)
+
+    # ---------------------------------------------------------------- the rest
+
+    async def ping(self) -> None:
+        """Ask whether the server is there (handshake era)."""
+        self._handshake_only("ping", "any request")
+        await self._dialogue.request("ping")
+
+    async def set_log_level(self, level: str) -> None:
+        """How much the server logs to `on_log` from now on (handshake era)."""
+        self._handshake_only("logging/setLevel", "Client(…, log_level=…)")
+        await self._dialogue.request("logging/setLevel", {"level": level})
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[str, Any]:
+        """Any request, its result as it came: the way to what this class has no method for.
+
+        >>> async def raw(c: Client) -> dict[str, Any]:
+        ...     return await c.request("tools/list", {})
+        """
+        return results.as_dict(method, await self._dialogue.request(method, params, seconds=timeout))
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Any notification.
+
+        >>> async def changed(c: Client) -> None:
+        ...     await c.notify("notifications/roots/list_changed")
+        """
+        await self._dialogue.connection.notify(method, params)
+
+    def _handshake_only(self, method: str, instead: str) -> None:
+        if self._dialogue.connection.era.modern:
+            raise NotSupported(f"{method} does not exist in {self.protocol_version}; use {instead} instead")
+
+
+def _with_meta(params: dict[str, Any], meta: Mapping[str, Any] | None) -> dict[str, Any]:
+    return params if meta is None else {**params, "_meta": dict(meta)}
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("redstart")
+    except metadata.PackageNotFoundError:
+        return "0"

@@ -1,0 +1,100 @@
+"""What can go wrong for a client. A timeout is the built-in `TimeoutError`.
+
+ClientError
+├── RequestError       the server answered with a JSON-RPC error
+├── ConnectionClosed   the server is gone: nothing more will be answered
+├── SessionExpired     the server has forgotten this session
+├── HttpError          an HTTP status without a JSON-RPC body
+├── InvalidReply       an answer that the protocol does not allow
+└── NotSupported       this server or this revision has no such thing
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ClientError(Exception):
+    """Whatever the client raises of its own, except `TimeoutError`.
+
+    >>> issubclass(RequestError, ClientError)
+    True
+    """
+
+
+class RequestError(ClientError):
+    """The server answered with a JSON-RPC error.
+
+    >>> str(RequestError(-32602, "Unknown tool: ad"))
+    'Unknown tool: ad (-32602)'
+    """
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def __reduce__(self) -> tuple[type[RequestError], tuple[int, str, Any]]:
+        return type(self), (self.code, self.message, self.data)
+
+
+class ConnectionClosed(ClientError):
+    """The server is gone; carries its exit status and the last lines of its stderr where it had them.
+
+    >>> str(ConnectionClosed("the server ended", exit_status=1, stderr=["boom"]))
+    'the server ended with exit status 1; the end of its stderr:\\n  boom'
+    """
+
+    def __init__(self, message: str, *, exit_status: int | None = None, stderr: list[str] | None = None) -> None:
+        self.exit_status = exit_status
+        self.stderr = stderr or []
+        if exit_status is not None:
+            message += f" with exit status {exit_status}"
+        if self.stderr:
+            message += "; the end of its stderr:\n" + "\n".join(f"  {line}" for line in self.stderr)
+        super().__init__(message)
+
+
+class SessionExpired(ClientError):
+    """The server has forgotten this session (HTTP 404).
+
+    >>> raise SessionExpired("the server has ended the session")
+    Traceback (most recent call last):
+    ...
+    redstart.client.errors.SessionExpired: the server has ended the session
+    """
+
+
+class HttpError(ClientError):
+    """An HTTP answer that is no JSON-RPC message.
+
+    >>> HttpError("POST", "http://127.0.0.1:1/mcp", 401, "no token").status
+    401
+    """
+
+    def __init__(self, method: str, url: str, status: int, body: str = "") -> None:
+        self.status = status
+        self.body = body
+        text = " ".join(body.split())
+        super().__init__(f"{method} {url}: HTTP {status}" + (f": {text[:200]}" if text else ""))
+
+
+class InvalidReply(ClientError):
+    """An answer that the protocol does not allow.
+
+    >>> raise InvalidReply("tools/call: unknown resultType 'later'")
+    Traceback (most recent call last):
+    ...
+    redstart.client.errors.InvalidReply: tools/call: unknown resultType 'later'
+    """
+
+
+class NotSupported(ClientError):
+    """This server, or the revision spoken with it, has no such thing.
+
+    >>> raise NotSupported("ping does not exist here")
+    Traceback (most recent call last):
+    ...
+    redstart.client.errors.NotSupported: ping does not exist here
+    """

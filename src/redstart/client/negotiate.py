@@ -1,0 +1,187 @@
+"""Finding the era and the revision that both sides speak.
+
+`server/discover` first; whatever is no sign of a modern server leads to `initialize`, never one particular code.
+Spec: /specification/2026-07-28/basic/versioning (detection), /specification/2025-11-25/basic/lifecycle.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from redstart.client.connection import Connection
+from redstart.client.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS, Handshake, Modern
+from redstart.client.errors import (
+    ClientError,
+    ConnectionClosed,
+    HttpError,
+    NotSupported,
+    RequestError,
+)
+from redstart.client.questions import Questions
+from redstart.client.results import decoded
+from redstart.wire import meta
+from redstart.wire.jsonrpc import HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION
+from redstart.wire.meta import Implementation
+from redstart.wire.types import DiscoverResult, InitializeResult
+
+log = logging.getLogger("redstart.client")
+
+PROBE: Final = 5.0
+"""Seconds for the opening question where silence may mean an older server (stdio)."""
+
+_ACCESS: Final = (401, 402, 403, 407, 429)
+"""HTTP statuses that say who may ask, nothing about the era."""
+
+_discovered: Final = msgspec.json.Decoder(DiscoverResult)
+_initialized: Final = msgspec.json.Decoder(InitializeResult)
+
+
+class Peer(Struct, frozen=True):
+    """What is known of the server."""
+
+    version: str
+    info: Implementation
+    capabilities: dict[str, Any]
+    instructions: str | None
+
+
+class Negotiator:
+    """Opens a connection by the rules of one era, or finds out which."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        questions: Questions,
+        client_info: Mapping[str, Any],
+        log_level: str | None,
+        modern_level: str | None,
+    ) -> None:
+        self._connection = connection
+        self._questions = questions
+        self._client_info = client_info
+        self._log_level = log_level
+        self._modern_level = modern_level
+
+    async def open(self, protocol: str) -> Peer:
+        """Settle on `protocol`, which is a revision or "auto"."""
+        if protocol in MODERN_VERSIONS:
+            return await self._discover(protocol, None)
+        if protocol in HANDSHAKE_VERSIONS:
+            return await self.initialize(protocol, exact=True)
+        return await self._detect()
+
+    # ---------------------------------------------------------------- the modern era
+
+    async def _discover(self, version: str, seconds: float | None) -> Peer:
+        connection = self._connection
+        capabilities = self._questions.capabilities(version)
+        connection.era = Modern(version, capabilities, self._client_info, self._modern_level)
+        raw = await connection.request("server/discover", seconds=seconds)
+        found: DiscoverResult = decoded("server/discover", _discovered, raw)
+        if version not in found.supported_versions:
+            raise NotSupported(f"the server does not speak {version}, but {_listed(found.supported_versions)}")
+        said = found.meta.get(meta.SERVER_INFO) if isinstance(found.meta, dict) else None
+        try:
+            info = msgspec.convert(said, Implementation)
+        except msgspec.ValidationError:
+            info = Implementation("")  # it should say who it is, but need not
+        return Peer(version, info, found.capabilities, found.instructions or None)
+
+    async def _detect(self) -> Peer:
+        try:
+            return await self._probe(MODERN_VERSIONS[-1])
+        except (ClientError, TimeoutError) as error:
+            offer = await self._verdict(error)
+        if offer is None:
+            try:
+                return await self.initialize(HANDSHAKE_VERSIONS[-1])
+            except RequestError as error:
+                # A slow server that answered the probe too late for us may hold itself to its own answer.
+                offer = _mutual(error)
+                if offer is None:
+                    raise
+        return await self._probe(offer)
+
+    async def _verdict(self, error: ClientError | TimeoutError) -> str | None:
+        """A modern revision to try, or `None` for the handshake; raises what is no sign of either."""
+        if isinstance(error, RequestError):
+            if error.code in (HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY):
+                raise error
+            _refuse_strangers(error)
+            return _mutual(error)
+        if isinstance(error, HttpError) and error.status in _ACCESS:
+            raise error
+        if isinstance(error, TimeoutError | ConnectionClosed) and not await self._revived():
+            raise error
+        return None
+
+    async def _probe(self, version: str) -> Peer:
+        seconds = self._connection.timeout
+        if not self._connection.transport.http:
+            seconds = PROBE if seconds is None else min(PROBE, seconds)
+        return await self._discover(version, seconds)
+
+    async def _revived(self) -> bool:
+        """After silence or death: whether an older server may still be waiting for `initialize`."""
+        connection = self._connection
+        if connection.transport.http:
+            return False
+        if connection.gone is not None:
+            if not connection.transport.restartable:
+                return False
+            log.debug("the server ended over server/discover; it is started once more")
+            await connection.transport.close()
+            await connection.open()
+        return True
+
+    # ---------------------------------------------------------------- the handshake era
+
+    async def initialize(self, version: str, *, exact: bool = False) -> Peer:
+        """The handshake, its two messages, and the log level that was asked for."""
+        connection = self._connection
+        connection.era = Handshake()
+        params = {
+            "protocolVersion": version,
+            "capabilities": self._questions.capabilities(version),
+            "clientInfo": self._client_info,
+        }
+        raw = await connection.request("initialize", params)
+        result: InitializeResult = decoded("initialize", _initialized, raw)
+        answered = result.protocol_version
+        if answered not in HANDSHAKE_VERSIONS or (exact and answered != version):
+            raise NotSupported(f"asked for {version}, the server speaks {answered}")
+        connection.era = Handshake(answered)
+        await connection.notify("notifications/initialized")
+        connection.transport.listen(connection.era.headers("", {}))
+        if self._log_level is not None and "logging" in result.capabilities:
+            await connection.request("logging/setLevel", {"level": self._log_level})
+        return Peer(answered, result.server_info, result.capabilities, result.instructions or None)
+
+
+def _mutual(error: RequestError) -> str | None:
+    """The newest revision that a "wrong version" error offers and we speak."""
+    offered = _offered(error)
+    return next((version for version in reversed(MODERN_VERSIONS) if version in offered), None)
+
+
+def _offered(error: RequestError) -> list[str]:
+    if error.code != UNSUPPORTED_PROTOCOL_VERSION or not isinstance(error.data, dict):
+        return []
+    offered = error.data.get("supported")
+    return offered if isinstance(offered, list) else []
+
+
+def _refuse_strangers(error: RequestError) -> None:
+    """A server that names its revisions, none of them ours, is no older server."""
+    offered = _offered(error)
+    if offered and not set(offered) & {*HANDSHAKE_VERSIONS, *MODERN_VERSIONS}:
+        raise NotSupported(f"the server speaks {_listed(offered)}, none of which this client does") from error
+
+
+def _listed(versions: list[str]) -> str:
+    return ", ".join(versions) or "no revision"

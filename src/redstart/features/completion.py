@@ -1,0 +1,265 @@
+"""Completion: which values an argument of a prompt, or a variable of a resource template, may take.
+
+A source is a list (filtered by what was typed), or a function of what was typed and, if it has a second parameter,
+of the arguments that are already filled in. Enum and Literal arguments complete themselves.
+Spec: /specification/2026-07-28/server/utilities/completion.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final, Protocol, get_args
+
+from msgspec import UNSET, Struct
+
+from redstart.features.errors import ErrorPolicy, RegistrationError, place
+from redstart.features.outcome import outcome
+from redstart.features.registry import Registry
+from redstart.features.results import Unencodable
+from redstart.features.tools import Injected, Invoke, nearest
+from redstart.protocol.call import Call
+from redstart.schema.signature import Field
+from redstart.wire import types as t
+from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
+
+LIMIT: Final = 100
+"""How many values a result may have at most, by the spec."""
+
+
+class Complete(Struct, frozen=True):
+    """Says, in an annotation, where the values of an argument come from.
+
+    >>> from typing import Annotated
+    >>> def review(language: Annotated[str, Complete(["python", "prolog"])]) -> str:
+    ...     return f"Review this {language} code."
+    """
+
+    source: Any
+
+
+class Completer:
+    """One source, compiled: `invoke` runs it, unless its values are already known."""
+
+    def __init__(self, source: Any, argument: str, where: str) -> None:
+        self.source = source
+        self.argument = argument
+        self.where = where
+        self.injected: dict[str, Any] = {}
+        self.invoke: Invoke | None = None
+        self.known: tuple[str, ...] | None = None
+        self._names: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return getattr(self.source, "__name__", type(self.source).__name__)
+
+    def compile(self, injected: Injected) -> None:
+        """Decide what kind of source it is; what cannot complete anything fails here."""
+        source = self.source
+        if isinstance(source, type) and issubclass(source, enum.Enum):
+            self.known = tuple(str(member.value) for member in source)
+        elif callable(source):
+            self._compile_function(injected)
+        elif isinstance(source, Iterable) and not isinstance(source, str | bytes | Iterator):
+            self.known = tuple(source)
+            if not all(isinstance(value, str) for value in self.known):
+                raise RegistrationError(f"{self.where}: the values that complete {self.argument!r} must be strings")
+        else:
+            raise RegistrationError(
+                f"{self.where}: {self.argument!r} is completed by a list of strings or a function, not by {source!r}"
+            )
+
+    def _compile_function(self, injected: Injected) -> None:
+        where = f"{place(self.source)}: {self.name} completes {self.argument!r}"
+        if inspect.isasyncgenfunction(self.source):
+            raise RegistrationError(f"{where}: return a list instead of yielding")
+        try:
+            signature = inspect.signature(self.source, eval_str=True)
+        except NameError:
+            signature = inspect.signature(self.source)
+        except ValueError as error:
+            raise RegistrationError(f"{where}: {error}; write a function around it") from error
+        names = []
+        for parameter in signature.parameters.values():
+            if injected(parameter.annotation, parameter.default):
+                self.injected[parameter.name] = parameter.annotation
+            elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                names.append(parameter.name)
+            else:
+                raise RegistrationError(f"{where}: parameters are passed by name; {parameter} cannot be")
+        if len(names) not in (1, 2):
+            raise RegistrationError(
+                f"{where}: it takes the value typed so far and, if it likes, the other arguments; "
+                f"not ({', '.join(names)})"
+            )
+        self._names = tuple(names)
+
+    def values(self, call: Call, typed: str, filled: Mapping[str, str]) -> Awaitable[Any]:
+        """What the source says; for a list, what begins with `typed`."""
+        if self.known is not None:
+            return _known(self.known, typed)
+        assert self.invoke is not None, "a completer is compiled and given its invoke when it is registered"
+        return self.invoke(call, dict(zip(self._names, (typed, dict(filled)), strict=False)))
+
+
+class Completable(Protocol):
+    """A prompt or a resource template."""
+
+    completers: dict[str, Completer]
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+    def argument_names(self) -> tuple[str, ...]: ...
+
+
+class Completions:
+    """`completion/complete`, for all prompts and templates."""
+
+    def __init__(
+        self,
+        prompts: Registry[Any],
+        templates: Registry[Any],
+        match: Callable[[Call, str], Completable | None],
+        errors: ErrorPolicy,
+    ) -> None:
+        self.given: dict[tuple[str, str], Completer] = {}
+        self._prompts = prompts
+        self._templates = templates
+        self._match = match
+        self._errors = errors
+
+    def add(self, ref: str, completer: Completer) -> None:
+        """Let `completer` complete its argument of what `ref` names: a prompt, or the text of a template."""
+        item = self._templates.items.get(ref) or self._prompts.items.get(ref)
+        if item is not None:
+            _check_argument(ref, completer, item)
+        self.given[ref, completer.argument] = completer
+
+    def check(self, item: Completable) -> None:
+        """What was given for `item` before it was registered must fit it."""
+        for (ref, _), completer in self.given.items():
+            if ref == item.key:
+                _check_argument(ref, completer, item)
+
+    def __bool__(self) -> bool:
+        """Whether anything completes."""
+        served = (*self._prompts, *self._templates)
+        return any(item.completers for item in served) or any(
+            ref == item.key for ref, _ in self.given for item in served
+        )
+
+    async def complete(self, call: Call) -> t.CompleteResult:
+        params: t.CompleteParams = call.params
+        item = self._item(call, params.ref)
+        argument = params.argument.name
+        if argument not in item.argument_names():
+            known = dict.fromkeys(item.argument_names())
+            hint = nearest(argument, known)
+            raise ProtocolError(INVALID_PARAMS, f"{item.key} has no argument {argument[:100]!r}{hint}")
+        completer = self.given.get((item.key, argument)) or item.completers.get(argument)
+        if completer is None:
+            return t.CompleteResult(completion=t.Completion([], 0, False))
+        context = params.context
+        filled = context.arguments if context is not UNSET and context.arguments is not UNSET else {}
+        work = completer.values(call, params.argument.value, filled)
+        what = f"The completion source {completer.name} of {item.key}, argument {argument},"
+        found = await outcome(work, completion, self._errors, what)
+        return t.CompleteResult(completion=found)
+
+    def _item(self, call: Call, ref: t.CompletionReference) -> Completable:
+        if ref.type == "ref/prompt" and ref.name is not UNSET:
+            prompt = self._prompts.find(ref.name, call)
+            if prompt is None:
+                hint = nearest(ref.name, self._prompts.seen(call))
+                raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {ref.name[:200]}{hint}")
+            return prompt  # type: ignore[no-any-return]
+        if ref.type == "ref/resource" and ref.uri is not UNSET:
+            template = self._templates.find(ref.uri, call) or self._match(call, ref.uri)
+            if template is None:
+                hint = nearest(ref.uri, self._templates.seen(call))
+                raise ProtocolError(INVALID_PARAMS, f"Unknown resource template: {ref.uri[:200]}{hint}")
+            return template
+        raise ProtocolError(INVALID_PARAMS, 'ref is {"type": "ref/prompt", "name"} or {"type": "ref/resource", "uri"}')
+
+
+def _check_argument(ref: str, completer: Completer, item: Completable) -> None:
+    if completer.argument not in item.argument_names():
+        known = ", ".join(item.argument_names()) or "none"
+        raise RegistrationError(
+            f"{completer.where}: {ref} ({item.place}) has no argument {completer.argument!r}; it has {known}"
+        )
+
+
+# ---------------------------------------------------------------- values
+
+
+async def _known(values: tuple[str, ...], typed: str) -> list[str]:
+    return starting_with(values, typed)
+
+
+def starting_with(values: Iterable[str], typed: str) -> list[str]:
+    """The values that begin with `typed`; if none does, those that do when case is ignored."""
+    values = list(values)
+    folded = typed.casefold()
+    return [v for v in values if v.startswith(typed)] or [v for v in values if v.casefold().startswith(folded)]
+
+
+def completion(found: Any) -> t.Completion:
+    """What a source returned, cut to what a result may carry."""
+    if isinstance(found, t.Completion):
+        more = len(found.values) > LIMIT or found.has_more
+        return t.Completion([_text(v) for v in found.values[:LIMIT]], found.total, more)
+    if found is None or isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
+        raise Unencodable(f"a {type(found).__name__} instead of a list of strings")
+    if isinstance(found, Iterator):  # it may have no end
+        values = list(islice(found, LIMIT + 1))
+        total: Any = UNSET if len(values) > LIMIT else len(values)
+    else:
+        values = list(found)
+        total = len(values)
+    return t.Completion([_text(v) for v in values[:LIMIT]], total, len(values) > LIMIT)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise Unencodable(f"a list with a {type(value).__name__} instead of strings")
+
+
+# ---------------------------------------------------------------- arguments that complete themselves
+
+
+def completers(fields: Iterable[Field], where: str, injected: Injected) -> dict[str, Completer]:
+    """The sources that the annotations of arguments name."""
+    made: dict[str, Completer] = {}
+    for field in fields:
+        source = _stated(field.annotation)
+        if source is None:
+            source = choices(field.shape.schema())
+        if source is not None:
+            made[field.name] = completer = Completer(source, field.name, where)
+            completer.compile(injected)
+    return made
+
+
+def _stated(annotation: Any) -> Any:
+    for item in getattr(annotation, "__metadata__", ()):
+        if isinstance(item, Complete):
+            return item.source
+    return next((found for a in get_args(annotation) if (found := _stated(a)) is not None), None)
+
+
+def choices(schema: Mapping[str, Any]) -> list[str] | None:
+    """The strings for the values of an Enum or a Literal, told by its schema."""
+    values = [value for sub in (schema, *schema.get("anyOf", ())) for value in sub.get("enum", ())]
+    found = [value if isinstance(value, str) else str(value) for value in values if value is not None]
+    return found or None

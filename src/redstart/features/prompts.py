@@ -1,0 +1,325 @@
+"""Prompts: messages that a person picks and fills in.
+
+A Prompt is compiled when it is registered. Its arguments are strings on the wire; the annotations of the handler say
+what they become. Spec: /specification/2026-07-28/server/prompts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from msgspec import UNSET, Raw, Struct
+
+from redstart.features.completion import Completer, completers
+from redstart.features.errors import ErrorPolicy, RegistrationError, place
+from redstart.features.outcome import outcome, require
+from redstart.features.registry import Registry, Visible
+from redstart.features.results import BLOCK_TYPES, Unencodable, block, is_media
+from redstart.features.tools import Injected, Invoke, nearest
+from redstart.protocol.call import Call
+from redstart.schema.problems import ShapeError
+from redstart.schema.signature import Signature, compile_signature
+from redstart.wire import types as t
+from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, encode
+
+ROLES: Final = ("user", "assistant")
+Argument = t.PromptArgument | tuple[Any, ...]
+
+
+class PromptResult(Struct):
+    """The messages of a prompt, with a description of this very result.
+
+    >>> PromptResult("A debate about tea", [("user", "Tea is best."), ("assistant", "Coffee is.")]).description
+    'A debate about tea'
+    """
+
+    description: str | None = None
+    messages: Any = ()
+
+
+class Prompt:
+    """A function that makes messages, and what is told about it.
+
+    >>> prompt = Prompt("greet", handler=lambda args: f"Greet {args['who']}.", arguments=[("who", "Whom", True)])
+    >>> prompt.name
+    'greet'
+    """
+
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        handler: Callable[..., Any],
+        description: str | None = None,
+        title: str | None = None,
+        arguments: Sequence[Argument] | None = None,
+        icons: Sequence[t.Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        needs: Sequence[str] = (),
+        executor: Literal["inline", "thread", "process"] | None = None,
+        timeout: float | None = None,
+        visible: Visible | None = None,
+        tags: Iterable[str] = (),
+    ) -> None:
+        self.handler = handler
+        self.name = name or getattr(handler, "__name__", "")
+        self.description = description
+        self.title = title
+        self.arguments: Any = arguments
+        self.icons = icons
+        self.meta = meta
+        self.needs = tuple(needs)
+        self.executor = executor
+        self.timeout = timeout
+        self.visible = visible
+        self.tags = frozenset(tags)
+        self.place = place(handler)
+        self.injected: dict[str, Any] = {}
+        self.completers: dict[str, Completer] = {}
+        self.sees: Callable[[Call], bool] | None = None
+        self.bind: Callable[[dict[str, str]], dict[str, Any]]
+        self.invoke: Invoke
+
+    @classmethod
+    def from_descriptor(cls, descriptor: Sequence[Any], handler: Callable[..., Any]) -> Prompt:
+        """A prompt from `(name, description, [(argument, description, required), …])`."""
+        name, description, *rest = descriptor
+        return cls(name, handler=handler, description=description, arguments=rest[0] if rest else ())
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"Prompt({self.name!r})"
+
+    def argument_names(self) -> tuple[str, ...]:
+        return tuple(argument.name for argument in self.arguments)
+
+    # ------------------------------------------------------------ registration
+
+    def compile(self, injected: Injected) -> None:
+        """Decide everything that can be decided now; what cannot be served fails here, with file and line."""
+        if not self.name or self.name == "<lambda>" or not self.name.isprintable():
+            raise RegistrationError(f"{self.place}: {self.name!r} is no name for a prompt; give it one with name=")
+        refuse_generator(self.handler, f"{self.place}: the prompt {self.name}")
+        signature = compile_signature(self.handler, injected=injected)
+        self.injected = signature.injected
+        if self.arguments is None:
+            self.arguments = [_listed(field) for field in signature.fields]
+            self.bind = _by_name(signature)
+        else:
+            self.arguments = [_argument(given, self.place) for given in self.arguments]
+            self.bind = self._explicit(signature)
+        if self.description is None:
+            self.description = signature.description
+        fields = [field for field in signature.fields if field.name in self.argument_names()]
+        self.completers = completers(fields, self.place, injected)
+
+    def _explicit(self, signature: Signature) -> Callable[[dict[str, str]], dict[str, Any]]:
+        """A handler with given arguments takes them by name, or all of them as one dict."""
+        names = [field.name for field in signature.fields]
+        listed = self.argument_names()
+        required = [a.name for a in self.arguments if a.required is True]
+        if set(names) <= set(listed):
+            self._check_names(signature, required)
+            bind = _by_name(signature)
+        elif len(names) == 1:
+            only = names[0]
+            bind = lambda given: {only: given}  # noqa: E731 — two binders, told apart once
+        else:
+            raise RegistrationError(
+                f"{self.place}: the prompt {self.name} has the arguments ({', '.join(listed)}), "
+                f"but its handler takes ({', '.join(names)})"
+            )
+        return _requiring(required, listed, bind)
+
+    def _check_names(self, signature: Signature, required: Sequence[str]) -> None:
+        names = {field.name for field in signature.fields}
+        lost = [name for name in self.argument_names() if name not in names]
+        if lost:
+            raise RegistrationError(f"{self.place}: the handler of {self.name} does not take {', '.join(lost)}")
+        bare = [f.name for f in signature.fields if f.required and f.name not in required]
+        if bare:
+            raise RegistrationError(
+                f"{self.place}: {', '.join(bare)} of {self.name} need a default in the handler, or required=True"
+            )
+
+    # ------------------------------------------------------------ listing
+
+    def entry(self, dialect: Any) -> Any:
+        """The entry of `prompts/list`."""
+        return dialect.entry(
+            t.ListedPrompt(
+                self.name,
+                title=self.title or UNSET,
+                description=self.description or UNSET,
+                arguments=self.arguments,
+                icons=list(self.icons) if self.icons else UNSET,
+                meta=dict(self.meta) if self.meta else UNSET,
+            )
+        )
+
+
+class Prompts:
+    """`prompts/list` and `prompts/get`."""
+
+    def __init__(self, registry: Registry[Prompt], errors: ErrorPolicy) -> None:
+        self.registry = registry
+        self.errors = errors
+
+    async def list(self, call: Call) -> Raw:
+        return self.registry.page(call)
+
+    def get(self, call: Call) -> Awaitable[t.Result]:
+        params: t.GetPromptParams = call.params
+        return self.render(call, params.name, params.arguments or {})
+
+    async def render(self, call: Call, name: str, arguments: Mapping[str, Any]) -> t.Result:
+        """The messages of the prompt `name`, on behalf of `call`; also for handlers that use a prompt."""
+        prompt = self.registry.find(name, call)
+        if prompt is None:
+            raise ProtocolError(
+                INVALID_PARAMS, f"Unknown prompt: {name[:200]}{nearest(name, self.registry.seen(call))}"
+            )
+        if prompt.needs:
+            require(call, prompt.needs)
+        try:
+            given = prompt.bind(_strings(arguments))
+        except ShapeError as error:
+            raise ProtocolError(INVALID_PARAMS, f"The prompt {name}: {error}") from error
+        made: t.Result = await outcome(prompt.invoke(call, given), result, self.errors, f"The prompt {name}")
+        return made
+
+
+# ---------------------------------------------------------------- arguments
+
+
+def _listed(field: Any) -> t.PromptArgument:
+    return t.PromptArgument(
+        field.name,
+        title=field.shape.notes.get("title", UNSET),
+        description=field.description or UNSET,
+        required=field.required,
+    )
+
+
+def _argument(given: Argument, where: str) -> t.PromptArgument:
+    if isinstance(given, tuple):
+        name, description, required = (*given, "", False)[:3] if len(given) < 3 else given[:3]
+        given = t.PromptArgument(name, description=description or UNSET, required=required)
+    if not isinstance(given, t.PromptArgument) or not isinstance(given.name, str):
+        raise RegistrationError(f"{where}: an argument is a PromptArgument or (name, description, required)")
+    required = False if given.required is UNSET else bool(given.required)
+    return t.PromptArgument(given.name, given.title, given.description or UNSET, required)
+
+
+def _strings(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The spec's map from string to string, or a refusal that names what is none."""
+    wrong = [name for name, value in arguments.items() if not isinstance(value, str)]
+    if wrong:
+        raise ProtocolError(INVALID_PARAMS, f"The arguments of a prompt are strings; not so: {', '.join(wrong)}")
+    return dict(arguments)
+
+
+def _by_name(signature: Signature) -> Callable[[dict[str, str]], dict[str, Any]]:
+    """Strings to what the annotations say. Hosts send "" for a field that was left empty."""
+    bind = signature.bind
+    skipped = frozenset(f.name for f in signature.fields if not f.required and _refuses_empty(f.shape))
+
+    def read(given: dict[str, str]) -> dict[str, Any]:
+        if skipped and "" in given.values():
+            given = {name: value for name, value in given.items() if value or name not in skipped}
+        return bind(encode(given))
+
+    return read
+
+
+def _refuses_empty(shape: Any) -> bool:
+    try:
+        shape.convert("")
+    except ShapeError:
+        return True
+    return False
+
+
+def _requiring(
+    required: Sequence[str], listed: Sequence[str], bind: Callable[[dict[str, str]], dict[str, Any]]
+) -> Callable[[dict[str, str]], dict[str, Any]]:
+    def read(given: dict[str, str]) -> dict[str, Any]:
+        lacking = [name for name in required if name not in given]
+        if lacking:
+            raise ProtocolError(INVALID_PARAMS, f"Missing required argument: {', '.join(lacking)}")
+        for name in given:
+            if name not in listed:
+                hint = nearest(name, dict.fromkeys(listed))
+                raise ProtocolError(INVALID_PARAMS, f"Unknown argument: {name[:100]}{hint}")
+        return bind(given)
+
+    return read
+
+
+def refuse_generator(handler: Any, what: str) -> None:
+    """Only tools stream."""
+    target = inspect.unwrap(handler) if handler is not None else None
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise RegistrationError(f"{what} is a generator: return a list instead of yielding")
+
+
+# ---------------------------------------------------------------- results
+
+
+def result(value: Any) -> t.Result:
+    """The result that a handler's value becomes."""
+    if isinstance(value, t.GetPromptResult):
+        return t.GetPromptResult(description=value.description, messages=messages(value.messages), meta=value.meta)
+    if isinstance(value, t.Result):  # a question to the client, for example
+        return value
+    if isinstance(value, Mapping) and "messages" in value:
+        value = PromptResult(value.get("description"), value["messages"])
+    if isinstance(value, PromptResult):
+        described = UNSET if value.description is None else value.description
+        return t.GetPromptResult(description=described, messages=messages(value.messages))
+    return t.GetPromptResult(messages=messages(value))
+
+
+def messages(value: Any) -> list[t.Message]:
+    """Messages from a string, a message, a pair, a block, or a list of these."""
+    if isinstance(value, list | tuple) and not _is_pair(value) and not is_media(value):
+        return [message for item in value for message in _message(item)]
+    return _message(value)
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
+
+
+def _message(value: Any) -> list[t.Message]:
+    if isinstance(value, t.Message):
+        return _said(value.role, value.content)
+    if _is_pair(value):
+        return _said(*value)
+    if isinstance(value, Mapping) and "role" in value:
+        return _said(value["role"], value.get("content"))
+    if value is None:
+        raise Unencodable("None instead of messages")
+    return _said("user", value)
+
+
+def _said(role: Any, content: Any) -> list[t.Message]:
+    """One message, or one for each block where a list of blocks was said."""
+    if role not in ROLES:
+        raise Unencodable(f'a message with the role {str(role)[:100]!r}; a role is "user" or "assistant"')
+    if isinstance(content, list) and content and all(_is_block(item) for item in content):
+        return [t.Message(role, block(item)) for item in content]
+    if content is None:
+        raise Unencodable("a message without content")
+    return [t.Message(role, block(content))]
+
+
+def _is_block(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return value.get("type") in BLOCK_TYPES
+    return isinstance(value, str | t.Content) or is_media(value)

@@ -1,0 +1,168 @@
+"""Who is told when something changes: handshake sessions, and the `subscriptions/listen` streams of modern clients.
+
+One call, `changed` or `updated`, reaches both. A change is told once per turn of the loop, however often it happened.
+Spec: /specification/2026-07-28/basic/patterns/subscriptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, Protocol
+
+from msgspec import UNSET
+
+from redstart.protocol.call import Call, Channel
+from redstart.protocol.link import Link
+from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, encode, notification
+from redstart.wire.meta import SUBSCRIPTION_ID
+from redstart.wire.types import ListenFilter, Result
+
+KINDS: Final = {"tools": "tools_list_changed", "prompts": "prompts_list_changed", "resources": "resources_list_changed"}
+"""What a list is called, and the field of a listen filter that asks for its changes."""
+MAX_URIS: Final = 1024
+_UPDATED: Final = "notifications/resources/updated"
+
+
+class Peer(Protocol):
+    """A handshake client: its session, and the channel for what belongs to no request."""
+
+    @property
+    def link(self) -> Link: ...
+    @property
+    def channel(self) -> Channel: ...
+
+
+class _Listener:
+    """One open `subscriptions/listen`."""
+
+    __slots__ = ("call", "done", "filter", "uris")
+
+    def __init__(self, call: Call, filter: ListenFilter, done: asyncio.Future[None]) -> None:
+        self.call = call
+        self.filter = filter
+        self.done = done
+        self.uris = frozenset(filter.resource_subscriptions or ())
+
+    def tell(self, method: bytes, params: bytes) -> None:
+        call = self.call
+        if call.open:
+            call.channel.send(
+                b'{"jsonrpc":"2.0","method":%b,"params":{%b"_meta":{"%b":%b}}}'
+                % (method, params, SUBSCRIPTION_ID.encode(), call.raw_id)
+            )
+
+
+class Hub:
+    """Everybody who wants to know."""
+
+    def __init__(self) -> None:
+        self.peers: set[Peer] = set()
+        self.offers: set[str] = set()
+        self._listeners: set[_Listener] = set()
+        self._waiting: set[str] = set()
+        self._updates: dict[str, None] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    # ------------------------------------------------------------ telling
+
+    def changed(self, kind: str) -> None:
+        """The list of tools, prompts or resources is another one now."""
+        if kind not in KINDS:
+            raise ValueError(f"{kind!r} is no list; expected one of {', '.join(KINDS)}")
+        self._soon(self._waiting.add, kind)
+
+    def updated(self, uri: str) -> None:
+        """What a resource holds is something else now."""
+        self._soon(lambda key: self._updates.setdefault(key), uri)
+
+    def _soon(self, note: Any, what: str) -> None:
+        loop = self.loop
+        if loop is None or loop.is_closed():
+            return  # nobody is connected yet
+        loop.call_soon_threadsafe(self._note, note, what)
+
+    def _note(self, note: Any, what: str) -> None:
+        if not self._waiting and not self._updates:
+            asyncio.get_running_loop().call_soon(self._tell)
+        note(what)
+
+    def _tell(self) -> None:
+        kinds, self._waiting = self._waiting, set()
+        updates, self._updates = self._updates, {}
+        for kind in sorted(kinds):
+            self._tell_changed(kind)
+        for uri in updates:
+            self._tell_updated(uri)
+
+    def _tell_changed(self, kind: str) -> None:
+        method = f"notifications/{kind}/list_changed"
+        message = notification(method, {})
+        for peer in tuple(self.peers):
+            if peer.link.session is not None and peer.link.session.initialized:
+                peer.channel.send(message)
+        wanted, raw = KINDS[kind], encode(method)
+        for listener in tuple(self._listeners):
+            if getattr(listener.filter, wanted) is True:
+                listener.tell(raw, b"")
+
+    def _tell_updated(self, uri: str) -> None:
+        message = notification(_UPDATED, {"uri": uri})
+        for peer in tuple(self.peers):
+            if peer.link.session is not None and uri in peer.link.session.subscriptions:
+                peer.channel.send(message)
+        raw, params = encode(_UPDATED), b'"uri":%b,' % encode(uri)
+        for listener in tuple(self._listeners):
+            if uri in listener.uris:
+                listener.tell(raw, params)
+
+    # ------------------------------------------------------------ methods
+
+    async def listen(self, call: Call) -> Result:
+        """`subscriptions/listen`: acknowledge first, then tell until either side ends it."""
+        accepted = self._accepted(call.params.notifications)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        listener = _Listener(call, accepted, done)
+        meta = {SUBSCRIPTION_ID: call.id}
+        params = {"notifications": accepted, "_meta": meta}
+        ack = call.link.notify(call, "notifications/subscriptions/acknowledged", params)
+        if ack is not None:
+            call.channel.send(ack)
+            self._listeners.add(listener)
+        try:
+            await done
+        finally:
+            self._listeners.discard(listener)
+        return Result(meta=meta)
+
+    def _accepted(self, wanted: ListenFilter) -> ListenFilter:
+        """The part of a filter that this server can serve."""
+        uris = wanted.resource_subscriptions
+        if uris is not UNSET and len(uris) > MAX_URIS:  # type: ignore[arg-type]
+            raise ProtocolError(INVALID_PARAMS, f"At most {MAX_URIS} resources in one subscription")
+        accepted = ListenFilter()
+        for kind, name in KINDS.items():
+            if getattr(wanted, name) is True and kind in self.offers:
+                setattr(accepted, name, True)
+        if uris is not UNSET and "resources" in self.offers:
+            accepted.resource_subscriptions = uris
+        return accepted
+
+    async def subscribe(self, call: Call) -> Result:
+        """`resources/subscribe` of the handshake era; twice is once."""
+        if call.session is not None:
+            if len(call.session.subscriptions) >= MAX_URIS:
+                raise ProtocolError(INVALID_PARAMS, f"At most {MAX_URIS} resources in one session")
+            call.session.subscriptions.add(call.params.uri)
+        return Result()
+
+    async def unsubscribe(self, call: Call) -> Result:
+        """`resources/unsubscribe`; what was never subscribed is fine too."""
+        if call.session is not None:
+            call.session.subscriptions.discard(call.params.uri)
+        return Result()
+
+    def close(self) -> None:
+        """End every listen stream with its result."""
+        for listener in tuple(self._listeners):
+            if not listener.done.done():
+                listener.done.set_result(None)

@@ -1,0 +1,371 @@
+"""A validator for JSON Schemas that the user wrote by hand.
+
+The common keywords are built in, as one table. A schema with any other keyword is given whole to jsonschema-rs
+(the extra `validate`); no keyword goes unvalidated, and no `$ref` leaves the document.
+Must not know: Python types, functions.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from redstart.schema.problems import (
+    Problem,
+    join,
+    missing,
+    not_a_choice,
+    one_of,
+    show,
+    unknown,
+    wrong_type,
+    wrong_value,
+)
+
+ANNOTATIONS = {
+    *("title", "description", "examples", "default", "deprecated", "readOnly", "writeOnly", "format"),
+    *("$schema", "$comment", "$id", "$defs", "definitions", "contentEncoding", "contentMediaType"),
+}
+
+
+class SchemaError(ValueError):
+    """A schema that cannot be used; the message says where it is and why."""
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value) and value.is_integer())
+
+
+TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "string": ("a string", lambda value: isinstance(value, str)),
+    "integer": ("an integer", _is_integer),
+    "number": ("a number", lambda value: type(value) in (int, float)),
+    "boolean": ("a boolean", lambda value: isinstance(value, bool)),
+    "array": ("an array", lambda value: isinstance(value, list | tuple)),
+    "object": ("an object", lambda value: isinstance(value, dict)),
+    "null": ("null", lambda value: value is None),
+}
+
+Check = Callable[[Any, Any, str, "Walker", Mapping[str, Any]], Iterator[Problem]]
+
+
+class Walker:
+    """One schema document: its root, for `$ref`."""
+
+    def __init__(self, root: Any, where: str) -> None:
+        self.root = root
+        self.where = where
+
+    def target(self, ref: str) -> Any:
+        node = self.root
+        for step in ref.removeprefix("#").split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            try:
+                node = node[int(step)] if isinstance(node, list) else node[step]
+            except (KeyError, IndexError, ValueError, TypeError):
+                raise SchemaError(f"{self.where}: $ref {ref!r} points to nothing in this schema") from None
+        return node
+
+    def check(self, schema: Any, value: Any, path: str) -> Iterator[Problem]:
+        if schema is True or schema == {}:
+            return
+        if schema is False:
+            yield Problem(path, "is not allowed here", show(value))
+            return
+        for keyword, content in schema.items():
+            check = CHECKS.get(keyword)
+            if check is not None:
+                yield from check(content, value, path, self, schema)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equality as JSON has it: 1 is 1.0, but true is not 1."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
+
+
+def _type(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+    names = [content] if isinstance(content, str) else content
+    if not any(TYPES[name][1](value) for name in names):
+        yield wrong_type(path, " or ".join(TYPES[name][0] for name in names), value)
+
+
+def _enum(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+    if not any(same(choice, value) for choice in content):
+        yield not_a_choice(path, one_of(content), value, content)
+
+
+def _const(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+    if not same(content, value):
+        yield wrong_value(path, show(content), value)
+
+
+def _properties(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+    if isinstance(value, dict):
+        for name, inner in content.items():
+            if name in value:
+                yield from walker.check(inner, value[name], join(path, name))
+
+
+def _required(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+    if isinstance(value, dict):
+        for name in content:
+            if name not in value:
+                inner = schema.get("properties", {}).get(name)
+                kind = inner.get("type", "") if isinstance(inner, dict) else ""
+                yield missing(join(path, name), kind if isinstance(kind, str) else " or ".join(kind))
+
+
+def _additional(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        return
+    known = schema.get("properties", {})
+    for name in value:
+        if name in known:
+            continue
+        if content is False:
+            yield unknown(join(path, name), name, list(known))
+        else:
+            yield from walker.check(content, value[name], join(path, name))
+
+
+def _items(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+    if isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from walker.check(content, item, join(path, index))
+
+
+def _ref(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+    yield from walker.check(walker.target(content), value, path)
+
+
+def _bound(kinds: Any, measure: Callable[[Any], Any], fits: Callable[[Any, Any], bool], words: str) -> Check:
+    def check(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+        if isinstance(value, kinds) and not isinstance(value, bool) and not fits(measure(value), content):
+            yield wrong_value(path, words.format(content), value)
+
+    return check
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _at_least(size: Any, bound: Any) -> bool:
+    return bool(size >= bound)
+
+
+def _at_most(size: Any, bound: Any) -> bool:
+    return bool(size <= bound)
+
+
+CHECKS: dict[str, Check] = {
+    "type": _type,
+    "enum": _enum,
+    "const": _const,
+    "properties": _properties,
+    "required": _required,
+    "additionalProperties": _additional,
+    "items": _items,
+    "$ref": _ref,
+    "minimum": _bound(int | float, _itself, _at_least, "at least {}"),
+    "maximum": _bound(int | float, _itself, _at_most, "at most {}"),
+    "exclusiveMinimum": _bound(int | float, _itself, lambda size, bound: bool(size > bound), "more than {}"),
+    "exclusiveMaximum": _bound(int | float, _itself, lambda size, bound: bool(size < bound), "less than {}"),
+    "minLength": _bound(str, len, _at_least, "at least {} characters long"),
+    "maxLength": _bound(str, len, _at_most, "at most {} characters long"),
+    "minItems": _bound(list | tuple, len, _at_least, "at least {} items long"),
+    "maxItems": _bound(list | tuple, len, _at_most, "at most {} items long"),
+    "minProperties": _bound(dict, len, _at_least, "at least {} entries long"),
+    "maxProperties": _bound(dict, len, _at_most, "at most {} entries long"),
+}
+
+
+def _is_name_list(content: Any) -> bool:
+    return isinstance(content, list) and all(isinstance(name, str) for name in content)
+
+
+def _is_type(content: Any) -> bool:
+    names = [content] if isinstance(content, str) else content
+    return _is_name_list(names) and bool(names) and all(name in TYPES for name in names)
+
+
+def _is_number(content: Any) -> bool:
+    return type(content) in (int, float)
+
+
+def _is_count(content: Any) -> bool:
+    return _is_integer(content) and content >= 0
+
+
+def _is_map(content: Any) -> bool:
+    return isinstance(content, Mapping)
+
+
+def _is_schema(content: Any) -> bool:
+    return isinstance(content, Mapping | bool)
+
+
+# What the content of a keyword must look like; checked when the schema is compiled.
+WELL_FORMED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "type": (_is_type, "a JSON type name or a list of them"),
+    "enum": (lambda content: isinstance(content, list), "a list"),
+    "required": (_is_name_list, "a list of names"),
+    "properties": (_is_map, "an object"),
+    "$defs": (_is_map, "an object"),
+    "definitions": (_is_map, "an object"),
+    "additionalProperties": (_is_schema, "a schema"),
+    "items": (_is_schema, "a schema"),
+    "$ref": (lambda content: isinstance(content, str), "a string"),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), (_is_number, "a number")),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), (_is_count, "a whole number, 0 or more")),
+    **dict.fromkeys(("minProperties", "maxProperties"), (_is_count, "a whole number, 0 or more")),
+}
+
+
+class Validator:
+    """A compiled schema: `validator.check(value)` lists what is wrong, in the words of `problems.py`."""
+
+    def __init__(self, schema: Any, where: str, engine: Any = None) -> None:
+        self.schema = schema
+        self._walker = Walker(schema, where)
+        self._engine = engine
+
+    def check(self, value: Any) -> list[Problem]:
+        if self._engine is None:
+            return list(self._walker.check(self.schema, value, ""))
+        told = [problem for error in self._engine.iter_errors(value) for problem in _told(error, self._walker)]
+        return list(dict.fromkeys(told))
+
+
+# Keywords that look at nothing but their own value: for these the engine's errors can be said in our words.
+SAID_ALIKE = CHECKS.keys() - {"properties", "additionalProperties", "items", "$ref"}
+
+
+def _told(error: Any, walker: Walker) -> list[Problem]:
+    path = ""
+    for step in error.instance_path:
+        path = join(path, step)
+    keyword = error.schema_path[-1] if error.schema_path else ""
+    try:
+        parent = walker.root
+        for step in error.schema_path[:-1]:
+            parent = walker.target(parent["$ref"]) if step == "$ref" else parent[step]
+        if keyword == "additionalProperties":
+            known = list(parent.get("properties", {}))
+            return [unknown(join(path, name), name, known) for name in error.kind.unexpected]
+        if keyword in SAID_ALIKE:
+            alike = list(CHECKS[str(keyword)](parent[keyword], error.instance, path, walker, parent))
+            if alike:
+                return alike
+    except (KeyError, IndexError, TypeError, AttributeError, SchemaError):
+        pass  # a place that only the engine can find; its own words will do
+    return [Problem(path, f"is refused: {error.message}")]
+
+
+def compile_schema(schema: Mapping[str, Any], *, where: str) -> Validator:
+    """Check the schema itself and compile it, or raise SchemaError naming `where`.
+
+    >>> [str(p) for p in compile_schema({"type": "integer"}, where="tool t").check("x")]
+    ['The argument must be an integer, got the string "x".']
+    """
+    walker = Walker(schema, where)
+    foreign = sorted(set(_foreign_words(schema, walker, "#")))
+    _refuse_remote(schema, where)
+    return Validator(schema, where, _engine(schema, foreign, where) if foreign else None)
+
+
+def _foreign_words(schema: Any, walker: Walker, at: str) -> Iterator[str]:
+    """The keywords that are not built in; raises for those that are malformed."""
+    if isinstance(schema, bool):
+        return
+    if not isinstance(schema, Mapping):
+        raise SchemaError(f"{walker.where}: {at} must be a schema, not {show(schema)}")
+    for keyword, content in schema.items():
+        fits, words = WELL_FORMED.get(keyword, (None, ""))
+        if fits is not None and not fits(content):
+            raise SchemaError(f"{walker.where}: {at}/{keyword} must be {words}, not {show(content)}")
+        if keyword == "$ref":
+            _refuse_ref(content, walker)
+        elif keyword in ("properties", "$defs", "definitions"):
+            for name, inner in content.items():
+                yield from _foreign_words(inner, walker, f"{at}/{keyword}/{name}")
+        elif keyword in ("items", "additionalProperties"):
+            yield from _foreign_words(content, walker, f"{at}/{keyword}")
+        elif keyword not in CHECKS and keyword not in ANNOTATIONS and not keyword.startswith("x-"):
+            yield keyword
+
+
+def _refuse_ref(ref: str, walker: Walker) -> None:
+    seen = []
+    while True:
+        if ref in seen:
+            raise SchemaError(f"{walker.where}: $ref {ref!r} refers to itself")
+        seen.append(ref)
+        if not ref.startswith("#"):
+            raise SchemaError(f"{walker.where}: $ref {ref!r} leaves the document; only local references are followed")
+        if ref != "#" and not ref.startswith("#/"):
+            return  # an anchor: its $anchor keyword sends the schema to jsonschema-rs
+        target = walker.target(ref)
+        if not isinstance(target, Mapping | bool):
+            raise SchemaError(f"{walker.where}: $ref {ref!r} does not point to a schema")
+        if not isinstance(target, Mapping) or not isinstance(target.get("$ref"), str):
+            return
+        ref = target["$ref"]
+
+
+VALUES = ("const", "enum", "default", "examples")
+
+
+def _refuse_remote(node: Any, where: str) -> None:
+    """No `$ref` may leave the document, in keywords that are not built in either."""
+    if isinstance(node, Mapping):
+        for keyword, content in node.items():
+            if keyword in ("$ref", "$dynamicRef") and isinstance(content, str) and not content.startswith("#"):
+                raise SchemaError(f"{where}: $ref {content!r} leaves the document; only local references are followed")
+            if keyword not in VALUES:
+                _refuse_remote(content, where)
+    elif isinstance(node, list):
+        for item in node:
+            _refuse_remote(item, where)
+
+
+def _engine(schema: Any, foreign: list[str], where: str) -> Any:
+    try:
+        import jsonschema_rs
+    except ImportError:
+        raise SchemaError(
+            f'{where}: the keyword {", ".join(foreign)} needs the extra validator: pip install "redstart[validate]"'
+        ) from None
+    try:
+        return jsonschema_rs.Draft202012Validator(schema)
+    except ValueError as error:
+        raise SchemaError(f"{where}: {error}") from error
+
+
+def apply_defaults(schema: Any, value: Any) -> Any:
+    """A copy of the value in which absent properties have the schema's defaults."""
+    return _with_defaults(schema, value, Walker(schema, "schema"))
+
+
+def _with_defaults(schema: Any, value: Any, walker: Walker) -> Any:
+    while isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
+        schema = walker.target(schema["$ref"])
+    if not isinstance(schema, Mapping):
+        return value
+    if isinstance(value, list) and "items" in schema:
+        return [_with_defaults(schema["items"], item, walker) for item in value]
+    if not isinstance(value, dict):
+        return value
+    out = dict(value)
+    for name, inner in schema.get("properties", {}).items():
+        if name in out:
+            out[name] = _with_defaults(inner, out[name], walker)
+        elif isinstance(inner, Mapping) and "default" in inner:
+            out[name] = copy.deepcopy(inner["default"])
+    return out

@@ -1,0 +1,185 @@
+"""One POST and its answer: JSON if nothing came before the result, else an event stream.
+
+In the modern era a client that goes away cancels its request; in the handshake era it may come back for the result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from redstart.protocol.call import Call
+from redstart.protocol.framing import sse_event
+from redstart.transports.guard import Accepts
+from redstart.transports.sessions import HttpSession
+from redstart.transports.stream import HeaderList, Receive, Send, Stream, Writer
+
+if TYPE_CHECKING:
+    from redstart.server.host import Host
+
+JSON: Final = (b"content-type", b"application/json")
+
+
+class Exchange:
+    """The channel of the calls of one POST."""
+
+    __slots__ = (
+        "_accepts", "_calls", "_headers", "_host", "_keep_alive", "_loop", "_receive", "_send", "_session",
+        "_stream", "_task", "_timer", "_watcher", "_writer", "gone",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        host: Host,
+        receive: Receive,
+        send: Send,
+        accepts: Accepts,
+        keep_alive: float,
+        session: HttpSession | None,
+        headers: HeaderList,
+    ) -> None:
+        self._host = host
+        self._receive = receive
+        self._send = send
+        self._accepts = accepts
+        self._keep_alive = keep_alive
+        self._session = session
+        self._headers = headers
+        self._writer: Writer | None = None
+        self._stream: Stream | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.gone = False
+
+    # ------------------------------------------------------------ the calls
+
+    async def run(self, calls: list[Call]) -> None:
+        """Answer the calls and complete the response."""
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._calls = calls
+        # Runs only if the handler waits for something: a quick call pays neither for a task nor for a timer.
+        watch = self._loop.call_soon(self._watch)
+        data: bytes | None = None
+        try:
+            data = await self._answer(calls)
+        except asyncio.CancelledError:
+            if any(call.open for call in calls) or self._task is None:
+                raise  # the server is being stopped, not the call
+            self._task.uncancel()
+        finally:
+            watch.cancel()
+            self._unwatch()
+        await self._complete(data, calls[0].status)
+
+    async def _answer(self, calls: list[Call]) -> bytes | None:
+        if len(calls) == 1:
+            call = calls[0]
+            call.channel = self
+            call.run = self._task
+            return await self._host.answer(call)
+        for call in calls:
+            call.channel = self
+            call.run = self._loop.create_task(self._host.answer(call))
+        answers = await asyncio.gather(*(call.run for call in calls), return_exceptions=True)
+        return next((answer for answer in answers if isinstance(answer, bytes)), None)
+
+    # ------------------------------------------------------------ the channel
+
+    def send(self, data: bytes) -> None:
+        """A message before the result; dropped where the client takes JSON only."""
+        if not self._accepts.sse or (self.gone and self._stream is None):
+            return
+        if self._writer is None:
+            self._commit()
+        if self._stream is not None:
+            self._stream.send(data)
+        elif self._writer is not None:
+            self._writer.push(sse_event(data))
+
+    async def drain(self) -> None:
+        if self._writer is not None and not self.gone:
+            await self._writer.drain()
+
+    def close_stream(self) -> bool:
+        """End the response before the result: the client comes back for it with `Last-Event-ID`."""
+        if not self._accepts.sse or self._session is None:
+            return False
+        if self._writer is None:
+            self._commit()
+        if self._stream is not None:
+            self._stream.detach()
+        return True
+
+    def _commit(self) -> None:
+        self._writer = Writer(self._send, self._headers, self._keep_alive)
+        if self._session is not None:
+            self._stream = self._session.open_stream()
+            self._stream.writer = self._writer
+            if self._calls[0].dialect.primes:
+                self._writer.push(self._stream.prime())
+
+    async def _complete(self, data: bytes | None, status: int) -> None:
+        if self._writer is None:
+            if not self.gone:
+                await self._complete_plain(data, status)
+            return
+        if self._stream is not None:
+            if data is not None:
+                self._stream.send(data)
+            self._stream.end()
+        else:
+            if data is not None:
+                self._writer.push(sse_event(data))
+            self._writer.close()
+        if self.gone:
+            self._writer.abort()
+        await self._writer.finished()
+
+    async def _complete_plain(self, data: bytes | None, status: int) -> None:
+        if data is None:
+            await reply(self._send, 202, b"", self._headers)
+        elif self._accepts.json or status != 200:
+            await reply(self._send, status, data, [JSON, *self._headers])
+        else:
+            self._writer = Writer(self._send, self._headers, self._keep_alive)
+            self._writer.push(sse_event(data))
+            self._writer.close()
+            await self._writer.finished()
+
+    # ------------------------------------------------------------ the client
+
+    def _watch(self) -> None:
+        self._watcher = self._loop.create_task(self._await_disconnect())
+        if self._accepts.sse:
+            self._timer = self._loop.call_later(self._keep_alive, self._still_there)
+
+    def _still_there(self) -> None:
+        if self._writer is None and not self.gone:
+            self._commit()
+
+    async def _await_disconnect(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        if self._writer is not None:
+            self._writer.abort()
+            if self._stream is not None:
+                self._stream.writer = None
+        if self._calls[0].dialect.modern:
+            for call in self._calls:
+                call.link.forget(call)
+                self._host.cancel(call)
+
+    def _unwatch(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+async def reply(send: Send, status: int, body: bytes, headers: HeaderList) -> None:
+    """A whole response."""
+    size = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [size, *headers]})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,158 @@
+"""What an HTTP request must look like before its body is read: Host, Origin, Accept, Content-Type, size.
+
+DNS rebinding is stopped here: a page of another site cannot make a browser talk to a server on this machine.
+Spec: /specification/2026-07-28/basic/transports/streamable-http#security-warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+MAX_BODY: Final = 4 * 1024 * 1024
+_CACHE: Final = 512
+"""How many header values are remembered; an attacker must not be able to fill the memory with them."""
+
+
+class Rejection(Struct, frozen=True):
+    """Why a request is not served: a status, and words that say what to do."""
+
+    status: int
+    text: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Accepts(Struct, frozen=True):
+    """Which kinds of reply a client takes."""
+
+    json: bool
+    sse: bool
+
+
+class Guard:
+    """The allow-lists of one endpoint. What was found good is remembered, so that a look-up is all it costs."""
+
+    def __init__(
+        self,
+        allowed_hosts: Iterable[str] = (),
+        allowed_origins: Iterable[str] = (),
+        public_url: str | None = None,
+        max_body: int = MAX_BODY,
+    ) -> None:
+        self.max_body = max_body
+        self._hosts = {*LOOPBACK, *(host.lower() for host in allowed_hosts)}
+        self._origins = {origin.lower().rstrip("/") for origin in allowed_origins}
+        if public_url:
+            parts = urlsplit(public_url)
+            self._hosts.add((parts.hostname or "").lower())
+            self._origins.add(f"{parts.scheme}://{parts.netloc}".lower())
+        self._good_hosts: set[bytes] = set()
+        self._good_origins: set[bytes] = set()
+        self._accepts: dict[bytes, Accepts] = {}
+
+    def check(self, headers: Mapping[bytes, bytes]) -> Rejection | None:
+        """Refuse a request that came under another name, or from another site's page."""
+        host = headers.get(b"host", b"")
+        if host not in self._good_hosts:
+            if not self._host_allowed(host.decode("latin-1")):
+                return Rejection(421, _HOST_HELP.format(host.decode("latin-1")[:200]))
+            _remember(self._good_hosts, host)
+        origin = headers.get(b"origin")
+        if origin is not None and origin not in self._good_origins:
+            if not self._origin_allowed(origin.decode("latin-1")):
+                return Rejection(403, _ORIGIN_HELP.format(origin.decode("latin-1")[:200]))
+            _remember(self._good_origins, origin)
+        return None
+
+    def _host_allowed(self, host: str) -> bool:
+        if "*" in self._hosts or host.lower() in self._hosts:
+            return True
+        name, port = split_host(host)
+        return name in self._hosts and (port == "" or port.isdigit())
+
+    def _origin_allowed(self, origin: str) -> bool:
+        origin = origin.lower()
+        if "*" in self._origins or origin in self._origins:
+            return True
+        scheme, mark, rest = origin.partition("://")
+        return bool(mark) and scheme in ("http", "https") and "/" not in rest and self._host_allowed(rest)
+
+    def accepts(self, headers: Mapping[bytes, bytes]) -> Accepts:
+        """What the client takes, by its Accept header."""
+        value = headers.get(b"accept", b"*/*")
+        found = self._accepts.get(value)
+        if found is None:
+            text = value.decode("latin-1")
+            found = Accepts(_quality(text, "application/json") > 0, _quality(text, "text/event-stream") > 0)
+            if len(self._accepts) < _CACHE:
+                self._accepts[value] = found
+        return found
+
+
+def _remember(known: set[bytes], value: bytes) -> None:
+    if len(known) < _CACHE:
+        known.add(value)
+
+
+def split_host(host: str) -> tuple[str, str]:
+    """`("localhost", "8000")`; an IPv6 address keeps its brackets."""
+    host = host.lower()
+    if host.startswith("["):
+        name, bracket, rest = host.partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            return host, "invalid"
+        return name + "]", rest[1:]
+    name, _, port = host.partition(":")
+    return name, port
+
+
+def _quality(accept: str, wanted: str) -> float:
+    """The q-value that an Accept header gives a type; the most specific range decides, and q=0 is a refusal."""
+    best, specific = 0.0, -1
+    kind = wanted.partition("/")[0]
+    for item in _items(accept, ","):
+        media, *options = _items(item, ";")
+        media = media.strip().lower()
+        rank = {"*/*": 0, f"{kind}/*": 1, wanted: 2}.get(media, -1)
+        if rank >= specific and rank >= 0:
+            best, specific = _q(options), rank
+    return best
+
+
+def _q(options: list[str]) -> float:
+    for option in options:
+        name, _, value = option.partition("=")
+        if name.strip().lower() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def _items(text: str, mark: str) -> list[str]:
+    """Split at `mark`, but not inside quotes."""
+    if '"' not in text:
+        return text.split(mark)
+    items, start, quoted = [], 0, False
+    for place, letter in enumerate(text):
+        if letter == '"':
+            quoted = not quoted
+        elif letter == mark and not quoted:
+            items.append(text[start:place])
+            start = place + 1
+    return [*items, text[start:]]
+
+
+_HOST_HELP: Final = (
+    "This server does not answer to the host {!r}. If that is its public name, allow it: "
+    'server.run("http", public_url="https://…") or server.asgi(allowed_hosts=["…"]).'
+)
+_ORIGIN_HELP: Final = (
+    "This server does not take requests from pages of {!r}. If that site may use it, allow it: "
+    'server.run("http", allowed_origins=["https://…"]) or server.asgi(allowed_origins=["…"]).'
+)

@@ -1,0 +1,301 @@
+"""Streamable HTTP as a plain ASGI application: both eras on one path, no web framework.
+
+It starts itself on the first request where nobody runs its lifespan, so it can be mounted anywhere.
+Spec: /specification/2026-07-28/basic/transports/streamable-http, and 2025-11-25's for sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from redstart.features.principal import principal_key
+from redstart.protocol import headers as h
+from redstart.protocol.call import Answer, Call, Cancel, Event, Refusal
+from redstart.protocol.handshake import HEADER_VALUES
+from redstart.transports.exchange import JSON, Exchange, reply
+from redstart.transports.guard import MAX_BODY, Accepts, Guard, Rejection
+from redstart.transports.sessions import HttpSession, Sessions
+from redstart.transports.stream import KEEP_ALIVE, HeaderList, Receive, Scope, Send, Writer
+from redstart.wire.jsonrpc import HEADER_MISMATCH, INVALID_REQUEST, ProtocolError, failure
+from redstart.wire.meta import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from redstart.server.server import Server
+
+_CLAIM: Final = PROTOCOL_VERSION.encode()
+_ALLOW: Final = (b"allow", b"POST, GET, DELETE")
+
+
+class Gone(Exception):
+    """The client went away while it sent its request."""
+
+
+class Endpoint:
+    """One server at one path.
+
+    >>> from redstart import Server
+    >>> app = Endpoint(Server("weather"), path="/mcp", allowed_hosts=["mcp.example.com"])
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        path: str = "/mcp",
+        allowed_hosts: Iterable[str] = (),
+        allowed_origins: Iterable[str] = (),
+        public_url: str | None = None,
+        max_body_bytes: int = MAX_BODY,
+        keep_alive: float = KEEP_ALIVE,
+        legacy_sse: bool = False,
+    ) -> None:
+        if not 0 < keep_alive < float("inf"):
+            raise ValueError(f"keep_alive must be a positive number of seconds, not {keep_alive!r}")
+        self.server = server
+        self.host = server.host
+        self.path = "/" + path.strip("/")
+        self.guard = Guard(allowed_hosts, allowed_origins, public_url, max_body_bytes)
+        self.keep_alive = keep_alive
+        self.sessions = Sessions(server.keys, self.host.link, self.host.hub.peers.add, self._end_session)
+        self._paths = frozenset((self.path, self.path + "/"))
+        self._legacy: Any = None
+        if legacy_sse:
+            from redstart.transports.legacy_sse import LegacySse
+
+            self._legacy = LegacySse(self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._other(scope, receive, send)
+            return
+        if not self.host.started:
+            await self.host.start()
+        pairs = scope["headers"]
+        headers: dict[bytes, bytes] = dict(pairs)
+        try:
+            rejection = await self._serve(scope, pairs, headers, receive, send)
+        except Gone:
+            return
+        if rejection is not None:
+            error = failure(b"null", ProtocolError(INVALID_REQUEST, rejection.text))
+            await reply(send, rejection.status, error, [JSON, *rejection.headers])
+
+    async def _serve(
+        self, scope: Scope, pairs: HeaderList, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> Rejection | None:
+        if len(headers) != len(pairs) and (h.duplicated(list(pairs)) or _twice(pairs, b"host", b"origin")):
+            error = ProtocolError(HEADER_MISMATCH, "An Mcp-*, Host or Origin header stands twice")
+            await reply(send, 400, failure(b"null", error), [JSON])
+            return None
+        rejection = self.guard.check(headers)
+        if rejection is not None:
+            return rejection
+        path = scope["path"]
+        if path not in self._paths and not self._mounted_here(scope):
+            if self._legacy is not None and self._legacy.knows(path):
+                return await self._legacy(scope, headers, receive, send)  # type: ignore[no-any-return]
+            return Rejection(404, f"Nothing is served at this path; the MCP endpoint is {self.path}")
+        user = None
+        if self.server.auth is not None:
+            user = await self.authenticate(headers)
+            if user is None:
+                return _UNAUTHORIZED
+        method = scope["method"]
+        if method == "POST":
+            return await self._post(headers, receive, send, user)
+        if method == "GET":
+            return await self._get(headers, receive, send, user)
+        if method == "DELETE":
+            return await self._delete(headers, send, user)
+        return Rejection(405, f"{method} is not supported here; use POST", (_ALLOW,))
+
+    def _mounted_here(self, scope: Scope) -> bool:
+        """Whether another application mounted us, and the rest of the path is ours."""
+        root = scope.get("root_path", "").rstrip("/")
+        path: str = scope["path"]
+        rest = path[len(root) :] if root and path.startswith(root) else path
+        if rest in ("", "/"):
+            return bool(root)
+        return bool(root) and rest in self._paths and not root.endswith(self.path)
+
+    async def authenticate(self, headers: dict[bytes, bytes]) -> Any:
+        """The user whose bearer token this is, or None."""
+        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip() or self.server.auth is None:
+            return None
+        user = self.server.auth(token.strip())
+        return await user if inspect.isawaitable(user) else user
+
+    # ------------------------------------------------------------ methods
+
+    async def _post(self, headers: dict[bytes, bytes], receive: Receive, send: Send, user: Any) -> Rejection | None:
+        if headers.get(b"content-type") != b"application/json" and not _is_json(headers):
+            return Rejection(415, "The body must be application/json")
+        accepts = self.guard.accepts(headers)
+        if not (accepts.json or accepts.sse):
+            return Rejection(406, "The client must accept application/json or text/event-stream")
+        body = await self._body(headers, receive)
+        if body is None:
+            return Rejection(413, f"The body is larger than {self.guard.max_body} bytes")
+        session = None
+        id = headers.get(h.SESSION)
+        if id is not None and self._is_handshake(headers.get(h.VERSION), body):
+            session = self.sessions.find(id.decode("latin-1"), principal_key(user))
+            if session is None:
+                return _UNKNOWN_SESSION
+        link = session.link if session is not None else self.host.link()
+        events = link.receive(body, headers)
+        if len(events) == 1 and type(events[0]) is Call:
+            calls = [events[0]]
+        else:
+            calls = self._take(events)
+            if not calls:
+                return await self._done(events, send, session, headers)
+        extra: HeaderList = []
+        if session is None and link.session is not None:  # `initialize` has just opened it
+            extra.append((h.SESSION, self.sessions.mint(link.session, principal_key(user)).encode()))
+        for call in calls:
+            call.principal = user
+        await Exchange(self.host, receive, send, accepts, self.keep_alive, session, extra).run(calls)
+        return None
+
+    def _is_handshake(self, version: bytes | None, body: bytes) -> bool:
+        """Whether a session id counts: modern requests ignore it."""
+        return version in HEADER_VALUES if version is not None else _CLAIM not in body
+
+    def _take(self, events: list[Event]) -> list[Call]:
+        """The calls among the events; answers and cancellations go where they belong."""
+        calls = []
+        for event in events:
+            if isinstance(event, Call):
+                calls.append(event)
+            elif isinstance(event, Cancel):
+                self.host.cancel(event.call)
+            elif isinstance(event, Answer):
+                event.pending.resolve(event.outcome)
+        return calls
+
+    async def _done(
+        self, events: list[Event], send: Send, session: HttpSession | None, headers: dict[bytes, bytes]
+    ) -> Rejection | None:
+        """The reply to a message that opened no call."""
+        for event in events:
+            if isinstance(event, Refusal):
+                await reply(send, event.status, event.data, [JSON])
+                return None
+        if session is None and headers.get(h.VERSION) in (None, *HEADER_VALUES):
+            return Rejection(400, 'The header Mcp-Session-Id is missing; "initialize" answers with one')
+        await reply(send, 202, b"", [])
+        return None
+
+    async def _get(self, headers: dict[bytes, bytes], receive: Receive, send: Send, user: Any) -> Rejection | None:
+        id = headers.get(h.SESSION)
+        if id is None or headers.get(h.VERSION) not in (None, *HEADER_VALUES):
+            return Rejection(405, "GET opens the event stream of a session; there is none here", (_ALLOW,))
+        if not self.guard.accepts(headers).sse:
+            return Rejection(406, "The client must accept text/event-stream")
+        session = self.sessions.find(id.decode("latin-1"), principal_key(user))
+        if session is None:
+            return _UNKNOWN_SESSION
+        stream, after = session.push, session.push.sequence
+        last = headers.get(h.LAST_EVENT)
+        if last is not None:
+            found = session.find_stream(last.decode("latin-1"))
+            if found is None:
+                return Rejection(404, "Nothing is known of that event any more")
+            stream, after = found
+        writer = Writer(send, [], self.keep_alive)
+        stream.attach(writer, after)
+        await self._until_gone(writer, receive)
+        if stream.writer is writer:
+            stream.writer = None
+        return None
+
+    async def _until_gone(self, writer: Writer, receive: Receive) -> None:
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            writer.abort()
+
+        watcher = asyncio.create_task(watch())
+        try:
+            await writer.finished()
+        finally:
+            watcher.cancel()
+
+    async def _delete(self, headers: dict[bytes, bytes], send: Send, user: Any) -> Rejection | None:
+        id = headers.get(h.SESSION)
+        if id is None or headers.get(h.VERSION) not in (None, *HEADER_VALUES):
+            return Rejection(405, "DELETE ends a session; there is none here", (_ALLOW,))
+        if not self.sessions.end(id.decode("latin-1"), principal_key(user)):
+            return _UNKNOWN_SESSION
+        await reply(send, 200, b"", [])
+        return None
+
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
+        """The whole body, or None where it is larger than allowed."""
+        limit = self.guard.max_body
+        size = headers.get(b"content-length", b"0")
+        if not size.isdigit() or int(size) > limit:
+            return None
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body"):
+            if message["type"] == "http.disconnect":
+                raise Gone
+            return body if len(body) <= limit else None
+        parts, total = [body], len(body)
+        while message.get("more_body"):
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Gone
+            parts.append(message.get("body", b""))
+            total += len(parts[-1])
+            if total > limit:
+                return None
+        return b"".join(parts)
+
+    # ------------------------------------------------------------ life
+
+    def _end_session(self, session: HttpSession) -> None:
+        self.host.hub.peers.discard(session)
+        self.host.drop(session.link)
+        session.push.end()
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                try:
+                    await self.host.start()
+                except Exception as error:
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                self.sessions.close()
+                await self.host.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+def _is_json(headers: dict[bytes, bytes]) -> bool:
+    kind = headers.get(b"content-type", b"").partition(b";")[0]
+    return kind.strip().lower() == b"application/json"
+
+
+def _twice(pairs: HeaderList, *names: bytes) -> bool:
+    found = [name for name, _ in pairs if name in names]
+    return len(found) != len(set(found))
+
+
+_UNAUTHORIZED: Final = Rejection(401, "A valid bearer token is needed", ((b"www-authenticate", b"Bearer"),))
+_UNKNOWN_SESSION: Final = Rejection(404, "Unknown or ended session; initialize again")
+
+__all__ = ["Accepts", "Endpoint"]

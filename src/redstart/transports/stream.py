@@ -1,0 +1,158 @@
+"""One HTTP response: plain JSON until something must be said before the result, then server-sent events.
+
+Committing to SSE late matters: 400 and 404 are required statuses, and a quiet call should be plain JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from redstart.protocol.framing import SSE_COMMENT, sse_event, sse_prime
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+HeaderList = list[tuple[bytes, bytes]]
+
+SSE_HEADERS: Final[HeaderList] = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+KEEP_ALIVE: Final = 15.0
+MAX_EVENTS: Final = 256
+MAX_BYTES: Final = 1 << 20
+RETRY_MS: Final = 1000
+
+
+class Writer:
+    """Sends the events of one SSE response in order, as fast as the client takes them, and no faster."""
+
+    __slots__ = ("_bytes", "_events", "_idle", "_keep_alive", "_pump", "_send", "_timer", "_wake", "closed", "shed")
+
+    def __init__(self, send: Send, headers: HeaderList, keep_alive: float = KEEP_ALIVE) -> None:
+        self._send = send
+        self._events: deque[bytes] = deque()
+        self._bytes = 0
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._keep_alive = keep_alive
+        self._timer: asyncio.TimerHandle | None = None
+        self.closed = False
+        self.shed = False
+        self._pump = asyncio.get_running_loop().create_task(self._run(headers))
+
+    def push(self, event: bytes) -> None:
+        """Queue one event. A client that does not read is shed, so that it cannot hold anybody else up."""
+        if self.closed:
+            return
+        if len(self._events) >= MAX_EVENTS and self._bytes + len(event) > MAX_BYTES:
+            self.shed = True
+            self._events.clear()
+            self._events.append(b": closed, because this client does not read\n\n")
+            self.close()
+            return
+        self._events.append(event)
+        self._bytes += len(event)
+        self._wake.set()
+
+    def close(self) -> None:
+        """Nothing more is coming; what is queued still goes out."""
+        self.closed = True
+        self._wake.set()
+
+    async def finished(self) -> None:
+        """Wait until the response is complete, or the client has gone."""
+        await asyncio.shield(self._pump)
+
+    async def drain(self) -> None:
+        """Wait until the client has taken what was queued."""
+        if self._events and not self._pump.done():
+            self._idle.clear()
+            await self._idle.wait()
+
+    def abort(self) -> None:
+        """The client has gone."""
+        self.closed = True
+        self._events.clear()
+        self._wake.set()
+        self._idle.set()
+
+    async def _run(self, headers: HeaderList) -> None:
+        send, events, wake = self._send, self._events, self._wake
+        loop = asyncio.get_running_loop()
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS + headers})
+            while True:
+                while events:
+                    data = events.popleft() if len(events) == 1 else b"".join(events)
+                    events.clear()
+                    self._bytes = 0
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+                self._idle.set()
+                if self.closed:
+                    break
+                wake.clear()
+                timer = loop.call_later(self._keep_alive, self.push, SSE_COMMENT)
+                await wake.wait()
+                timer.cancel()
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except OSError:  # some servers raise where the client has gone
+            self.closed = True
+        finally:
+            self._idle.set()
+
+
+class Stream:
+    """The events of one stream of a handshake session: numbered and kept for a client that comes back."""
+
+    __slots__ = ("_kept", "_limit", "ended", "name", "sequence", "writer")
+
+    def __init__(self, name: str, limit: int = MAX_EVENTS) -> None:
+        self.name = name
+        self.sequence = 0
+        self.ended = False
+        self.writer: Writer | None = None
+        self._kept: deque[tuple[int, bytes]] = deque(maxlen=limit)
+        self._limit = limit
+
+    def prime(self) -> bytes:
+        """The first event: something to resume from."""
+        return sse_prime(f"{self.name}-{self.sequence}", RETRY_MS)
+
+    def send(self, data: bytes) -> None:
+        self.sequence += 1
+        event = sse_event(data, f"{self.name}-{self.sequence}")
+        self._kept.append((self.sequence, event))
+        if self.writer is not None:
+            self.writer.push(event)
+
+    async def drain(self) -> None:
+        if self.writer is not None:
+            await self.writer.drain()
+
+    def end(self) -> None:
+        """The last event was sent."""
+        self.ended = True
+        self.detach()
+
+    def detach(self) -> None:
+        """Close the connection, not the stream."""
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
+
+    def attach(self, writer: Writer, after: int) -> None:
+        """A client came back: replay what it missed, then go on."""
+        if self.writer is not None and self.writer is not writer:
+            self.writer.close()
+        for sequence, event in self._kept:
+            if sequence > after:
+                writer.push(event)
+        if self.ended:
+            writer.close()
+        else:
+            self.writer = writer
