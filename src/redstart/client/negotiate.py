@@ -94,7 +94,7 @@ class Negotiator:
 
     async def _detect(self) -> Peer:
         try:
-            return await self._probe(MODERN_VERSIONS[-1])
+            return await self._probe()
         except (ClientError, TimeoutError) as error:
             offer = await self._verdict(error)
         if offer is None:
@@ -105,7 +105,7 @@ class Negotiator:
                 offer = _mutual(error)
                 if offer is None:
                     raise
-        return await self._probe(offer)
+        return await self._discover(offer, None)
 
     async def _verdict(self, error: ClientError | TimeoutError) -> str | None:
         """A modern revision to try, or `None` for the handshake; raises what is no sign of either."""
@@ -120,11 +120,11 @@ class Negotiator:
             raise error
         return None
 
-    async def _probe(self, version: str) -> Peer:
+    async def _probe(self) -> Peer:
         seconds = self._connection.timeout
         if not self._connection.transport.http:
             seconds = PROBE if seconds is None else min(PROBE, seconds)
-        return await self._discover(version, seconds)
+        return await self._discover(MODERN_VERSIONS[-1], seconds)
 
     async def _revived(self) -> bool:
         """After silence or death: whether an older server may still be waiting for `initialize`."""

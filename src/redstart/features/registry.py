@@ -6,8 +6,8 @@ Tools, prompts, resources and templates each have one. Lists are encoded once pe
 from __future__ import annotations
 
 import logging
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import UNSET, Raw, Struct
@@ -20,15 +20,25 @@ from redstart.wire.types import ListResult
 log = logging.getLogger("redstart")
 
 OnDuplicate = Literal["warn", "error", "replace"]
+Visible = Callable[[Any], bool]
+"""Says who may see a thing: a function of the user, or of a SyncContext where its parameter is annotated so."""
 
 
 class Listed(Protocol):
-    """What a registry holds: something with a key, a place in the source, and an entry for each dialect."""
+    """What a registry holds: something with a key, a place in the source, and an entry for each dialect.
+
+    `sees`, where there is one, decides per call whether the thing exists for whoever asks.
+    """
+
+    sees: Callable[[Call], bool] | None
+    tags: frozenset[str]
 
     @property
     def key(self) -> str: ...
     @property
     def place(self) -> str: ...
+    @property
+    def handler(self) -> Any: ...
     def entry(self, dialect: Any) -> Any: ...
 
 
@@ -49,13 +59,26 @@ class Cache(Struct, frozen=True):
 class Registry(Generic[T]):
     """The things of one kind, in the order in which they were registered."""
 
-    def __init__(self, kind: str, on_duplicate: OnDuplicate = "warn", page_size: int | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        on_duplicate: OnDuplicate = "warn",
+        page_size: int | None = None,
+        *,
+        cache: Cache | None = None,
+        include_tags: Iterable[str] | None = None,
+        exclude_tags: Iterable[str] = (),
+    ) -> None:
         self.kind = kind
         self.items: dict[str, T] = {}
         self.version = 0
         self.changed: list[Callable[[], None]] = []
-        self.cache = Cache()
+        self.cache = cache or Cache()
         self.page_size = page_size
+        self._include = None if include_tags is None else frozenset(include_tags)
+        self._exclude = frozenset(exclude_tags)
+        self._left_out: dict[str, T] = {}
+        self._private = False
         self._on_duplicate = on_duplicate
         self._pages: dict[tuple[Any, str], Raw] = {}
 
@@ -66,21 +89,33 @@ class Registry(Generic[T]):
         return len(self.items)
 
     def add(self, item: T) -> None:
-        """Add `item`, or put it in the place of the one with the same key."""
+        """Add `item`, or put it in the place of the one with the same key; its tags may keep it out."""
+        if item.tags & self._exclude or (self._include is not None and not item.tags & self._include):
+            self._left_out[item.key] = item
+            return
         other = self.items.get(item.key)
         if other is not None and other is not item:
             self._report_duplicate(item, other)
         self.items[item.key] = item
+        self._private = self._private or item.sees is not None
         self._touch()
 
     def remove(self, key: str) -> T:
         """Take out what `key` names."""
+        if key in self._left_out and key not in self.items:
+            return self._left_out.pop(key)
         try:
             item = self.items.pop(key)
         except KeyError:
             raise KeyError(f"no {self.kind} is called {key!r}") from None
+        self._private = any(other.sees is not None for other in self)
         self._touch()
         return item
+
+    def keys_of(self, thing: Any) -> list[str]:
+        """The keys under which `thing` is known: an item, its handler, or the key itself."""
+        known = {**self._left_out, **self.items}
+        return [key for key, item in known.items() if thing is item or thing == key or item.handler is thing]
 
     def _touch(self) -> None:
         self.version += 1
@@ -95,10 +130,26 @@ class Registry(Generic[T]):
         if self._on_duplicate == "warn":
             log.warning("%s; the second one is served", message)
 
+    # ------------------------------------------------------------ who sees what
+
+    def find(self, key: str, call: Call) -> T | None:
+        """What `key` names, if whoever calls may see it."""
+        item = self.items.get(key)
+        return item if item is None or item.sees is None or item.sees(call) else None
+
+    def visible(self, call: Call) -> Iterable[T]:
+        """All that whoever calls may see."""
+        items = self.items.values()
+        return [item for item in items if item.sees is None or item.sees(call)] if self._private else list(items)
+
+    def seen(self, call: Call) -> dict[str, T]:
+        """As `visible`, by key."""
+        return {item.key: item for item in self.visible(call)} if self._private else self.items
+
     # ------------------------------------------------------------ pages
 
     def page(self, call: Call) -> Raw:
-        """The page that a list request asks for, encoded once for each dialect."""
+        """The page that a list request asks for, encoded once for each dialect unless it depends on who asks."""
         cursor = call.params.cursor
         cursor = "" if cursor is UNSET or cursor is None else f"c{cursor}"
         key = (call.dialect, cursor)
@@ -106,27 +157,31 @@ class Registry(Generic[T]):
         if body is None:
             result = self._page(call, cursor)
             body = Raw(call.dialect.dress(result))
-            if len(self._pages) < 1024:
+            if len(self._pages) < 1024 and not self._private:
                 self._pages[key] = body
         return body
 
     def _page(self, call: Call, cursor: str) -> ListResult:
-        keys = list(self.items)
-        start = self._start(keys, cursor) if cursor else 0
+        seen = self.seen(call)
+        keys = list(seen)
+        start = _start(keys, cursor[1:]) if cursor else 0
         end = len(keys) if not self.page_size else start + self.page_size
-        entries = [self.items[key].entry(call.dialect) for key in keys[start:end]]
+        entries = [seen[key].entry(call.dialect) for key in keys[start:end]]
         result = ListResult()
         setattr(result, call.method.list_of or "", entries)
         if end < len(keys):
-            result.next_cursor = urlsafe_b64encode(keys[end - 1].encode()).decode()
+            result.next_cursor = urlsafe_b64encode(f"{end}:{keys[end - 1]}".encode()).decode()
         if call.dialect.modern:
             result.ttl_ms = int(self.cache.ttl * 1000)
-            result.cache_scope = self.cache.scope
+            result.cache_scope = "private" if self._private else self.cache.scope
         return result
 
-    def _start(self, keys: list[str], cursor: str) -> int:
-        """After the key that the cursor names: an item that was removed since does not break the walk."""
-        try:
-            return keys.index(urlsafe_b64decode(cursor[1:].encode()).decode()) + 1
-        except ValueError:
-            raise ProtocolError(INVALID_PARAMS, "Unknown cursor; start the list again without one") from None
+
+def _start(keys: list[str], cursor: str) -> int:
+    """After the key that the cursor names; where it has been removed since, its place serves."""
+    try:
+        at, _, key = b64decode(cursor.encode(), b"-_", validate=True).decode().partition(":")
+        position = int(at)
+        return keys.index(key) + 1 if key in keys else min(max(position - 1, 0), len(keys))
+    except ValueError:
+        raise ProtocolError(INVALID_PARAMS, "Unknown cursor; start the list again without one") from None

@@ -9,13 +9,13 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, place
-from redstart.features.registry import Registry
+from redstart.features.registry import Registry, Visible
 from redstart.features.results import Unencodable, finished, free_result, to_json
 from redstart.protocol.call import Call
 from redstart.protocol.headers import ParamRule
@@ -90,6 +90,8 @@ class Tool:
         needs: Sequence[str] = (),
         executor: Literal["inline", "thread", "process"] | None = None,
         timeout: float | None = None,
+        visible: Visible | None = None,
+        tags: Iterable[str] = (),
     ) -> None:
         self.handler = handler
         self.name = name or getattr(handler, "__name__", "")
@@ -106,6 +108,9 @@ class Tool:
         self.needs = tuple(needs)
         self.executor = executor
         self.timeout = timeout
+        self.visible = visible
+        self.tags = frozenset(tags)
+        self.sees: Callable[[Call], bool] | None = None
         self.place = place(handler)
         self.injected: dict[str, Any] = {}
         self.bind: Callable[[bytes | Raw | None], dict[str, Any]]
@@ -246,8 +251,8 @@ class Tools:
     async def call(self, call: Call) -> t.ToolResult:
         params: t.CallToolParams = call.params
         tool = self.items.get(params.name)
-        if tool is None:
-            raise self.unknown(params.name)
+        if tool is None or (tool.sees is not None and not tool.sees(call)):
+            raise self.unknown(params.name, call)
         raw = params.arguments
         if tool.header_rules and call.headers is not None and call.dialect.modern:
             _check_headers(tool, call, raw)
@@ -270,8 +275,8 @@ class Tools:
         except Exception as error:
             return t.ToolResult(content=[t.Text(self.errors.text(error, f"The tool {tool.name}"))], is_error=True)
 
-    def unknown(self, name: str) -> ProtocolError:
-        return ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}{nearest(name, self.items)}")
+    def unknown(self, name: str, call: Call) -> ProtocolError:
+        return ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}{nearest(name, self.registry.seen(call))}")
 
 
 def nearest(name: str, known: Mapping[str, Any]) -> str:

@@ -301,11 +301,14 @@ class Record(Node):
 class Either(Node):
     """A union: the most specific branch that takes the value; of records the one that knows most of its keys."""
 
-    __slots__ = ("children",)
-    plain = True
+    __slots__ = ("children", "plain")
 
     def __init__(self, branches: Sequence[Node]) -> None:
         self.children = tuple(branches)
+        # msgspec 0.22 looks in the wrong place for the limits of a branch when another branch is a fixed tuple
+        # or a TypedDict, and crashes; so a union with limits or fixed tuples goes to it only if the rest is null.
+        risky = any(isinstance(branch, Row) or getattr(branch, "limits", None) for branch in branches)
+        self.plain = not risky or len([branch for branch in branches if branch.rank > 0]) == 1
 
     @property
     def rank(self) -> int:  # type: ignore[override]
@@ -319,7 +322,7 @@ class Either(Node):
     @property
     def native(self) -> Any:
         inner = tuple(branch.native for branch in self.children)
-        if any(branch is ABSENT for branch in inner):
+        if not self.plain or any(branch is ABSENT for branch in inner):
             return ABSENT
         return Union[inner]  # noqa: UP007 - a tuple known at run time only
 

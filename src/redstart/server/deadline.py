@@ -11,11 +11,11 @@ from contextlib import contextmanager
 class Deadline:
     """`seconds` from now, minus pauses; then `expire` is called, once. For the loop's thread only."""
 
-    __slots__ = ("_expire", "_handle", "_left", "_loop", "_paused", "_since", "expired", "seconds")
+    __slots__ = ("_expire", "_handle", "_left", "_loop", "_over", "_paused", "_since", "expired")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, expire: Callable[[], object]) -> None:
-        self.seconds = seconds
         self.expired = False
+        self._over = False
         self._loop = loop
         self._left = seconds
         self._expire = expire
@@ -39,7 +39,7 @@ class Deadline:
     def resume(self) -> None:
         """Let the clock run on."""
         self._paused -= 1
-        if self._paused == 0 and not self.expired:
+        if self._paused == 0 and not self.expired and not self._over:
             self._since = self._loop.time()
             self._handle = self._loop.call_later(max(0.0, self._left), self._fire)
 
@@ -48,7 +48,7 @@ class Deadline:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
-        self.expired = True  # a late resume must not start the clock again
+        self._over = True  # a late resume must not start the clock again
 
 
 current_deadline: contextvars.ContextVar[Deadline | None] = contextvars.ContextVar("redstart.deadline", default=None)

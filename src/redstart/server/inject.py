@@ -1,27 +1,68 @@
 """What a handler gets besides its arguments, decided once, at registration, by the annotations.
 
 `Context` for `async def`, `SyncContext` for `def`; the wrong one is an error that says what to write.
+`Annotated[DB, Depends(get_db)]` becomes a step of a Plan: what to make, in which order, and what to clean up.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+
+from msgspec import Struct
 
 from redstart.features.errors import RegistrationError, place
 from redstart.protocol.call import Call
+from redstart.schema.callables import Target, find_target
 from redstart.server.context import Context, SyncContext, is_async
 
 if TYPE_CHECKING:
     from redstart.server.host import Host
 
 Provider = Callable[[Call], Any]
+Made = dict[Callable[..., Any], Any]
+Form = Literal["value", "coroutine", "generator", "async generator"]
+
+
+class Depends(Struct, frozen=True):
+    """A parameter that the server fills with what `provide` returns, or yields and cleans up after the call.
+
+    >>> from typing import Annotated
+    >>> def settings() -> dict[str, str]:
+    ...     return {"unit": "C"}
+    >>> def forecast(city: str, options: Annotated[dict[str, str], Depends(settings)]) -> str:
+    ...     return f"{city}: 7 °{options['unit']}"
+    """
+
+    provide: Callable[..., Any]
+
+
+class Step(Struct, frozen=True):
+    """One thing to make for a call: once, however many ask for it."""
+
+    provide: Callable[..., Any]
+    form: Form
+    wants: tuple[tuple[str, Any], ...]
+
+    @property
+    def on_loop(self) -> bool:
+        return self.form in ("coroutine", "async generator")
+
+
+class Plan(Struct):
+    """Everything that a handler is given, in the order in which it is made."""
+
+    early: list[Step]
+    """Made on the loop before the handler starts: what is async, and what that needs."""
+    late: list[Step]
+    """Made in the handler's own thread, because a connection may belong to its thread."""
+    wants: tuple[tuple[str, Any], ...]
 
 
 def injected(annotation: Any, default: Any) -> bool:
     """Whether a parameter is for the server to fill."""
-    return _context_class(annotation) is not None
+    return _context_class(annotation) is not None or _depends(annotation, default) is not None
 
 
 def _context_class(annotation: Any) -> type | None:
@@ -37,20 +78,106 @@ def _context_class(annotation: Any) -> type | None:
     return None
 
 
-def providers(fn: Callable[..., Any], wanted: dict[str, Any], host: Host) -> list[tuple[str, Provider]]:
-    """For each injected parameter of `fn`, what makes its value for one call."""
-    return [(name, _provider(fn, name, annotation, host)) for name, annotation in wanted.items()]
+def _depends(annotation: Any, default: Any) -> Depends | None:
+    for mark in (default, *getattr(annotation, "__metadata__", ())):
+        if isinstance(mark, Depends):
+            return mark
+        if mark is Depends:
+            raise RegistrationError("write Depends(function), not Depends alone")
+    return None
 
 
-def _provider(fn: Callable[..., Any], name: str, annotation: Any, host: Host) -> Provider:
+# ---------------------------------------------------------------- planning
+
+
+def plan(fn: Callable[..., Any], wanted: dict[str, Any], *, in_thread: bool) -> Plan:
+    """What to make for the injected parameters `wanted` of `fn`."""
+    steps: dict[Callable[..., Any], Step] = {}
+    wants = tuple((name, _source(fn, name, annotation, steps, [])) for name, annotation in wanted.items())
+    order = list(steps.values())
+    needed: set[Any] = set()
+    for step in reversed(order):
+        if not in_thread or step.on_loop or step.provide in needed:
+            needed |= {step.provide, *(source for _, source in step.wants)}
+    return Plan([s for s in order if s.provide in needed], [s for s in order if s.provide not in needed], wants)
+
+
+def _source(fn: Any, name: str, annotation: Any, steps: dict[Any, Step], path: Sequence[Any]) -> Any:
+    """A context class, or the function of the step that makes the value."""
+    default = inspect.signature(fn).parameters[name].default
+    depends = _depends(annotation, default)
+    if depends is None:
+        return _checked_context(fn, name, annotation)
+    provide = depends.provide
+    if not callable(provide):
+        raise RegistrationError(f"{place(fn)}: {_name(fn)}: Depends({provide!r}) needs a function")
+    if provide in path:
+        circle = " → ".join(_name(f) for f in [*path[path.index(provide) :], provide])
+        raise RegistrationError(f"{place(provide)}: these dependencies need each other: {circle}")
+    if provide not in steps:
+        wants = tuple(_wants(provide, steps, [*path, provide]))
+        steps[provide] = Step(provide, _form(provide), wants)
+    return provide
+
+
+def _wants(provide: Any, steps: dict[Any, Step], path: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    target: Target = find_target(provide, None, None)
+    for parameter in target.parameters:
+        annotation = parameter.annotation
+        if annotation is not parameter.empty:
+            annotation = target.resolve(annotation, parameter.name)
+        if injected(annotation, parameter.default):
+            yield parameter.name, _source(provide, parameter.name, annotation, steps, path)
+        elif parameter.default is parameter.empty and parameter.kind not in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
+            raise target.fail(
+                "nobody provides it. Annotate it with Depends(...) or a context, or give it a default.", parameter.name
+            )
+
+
+def _form(provide: Any) -> Form:
+    call = provide if inspect.isroutine(provide) or inspect.isclass(provide) else type(provide).__call__
+    target = inspect.unwrap(call)
+    if inspect.isasyncgenfunction(target):
+        return "async generator"
+    if inspect.isgeneratorfunction(target):
+        return "generator"
+    return "coroutine" if inspect.iscoroutinefunction(target) else "value"
+
+
+def _checked_context(fn: Callable[..., Any], name: str, annotation: Any) -> type:
     kind = _context_class(annotation)
     right = Context if is_async(fn) else SyncContext
     if kind is None or not issubclass(kind, right):
         form = "async def" if right is Context else "def"
-        raise RegistrationError(
-            f"{place(fn)}: {getattr(fn, '__name__', fn)} is a `{form}`, so write `{name}: {right.__name__}`"
-        )
+        raise RegistrationError(f"{place(fn)}: {_name(fn)} is a `{form}`, so write `{name}: {right.__name__}`")
+    return kind
+
+
+def _name(fn: Any) -> str:
+    return getattr(fn, "__name__", repr(fn))
+
+
+def providers(fn: Callable[..., Any], wanted: dict[str, Any], host: Host) -> list[tuple[str, Provider]]:
+    """For each injected parameter of a handler without dependencies, what makes its value for one call."""
+    return [(name, _maker(_checked_context(fn, name, annotation), host)) for name, annotation in wanted.items()]
+
+
+def _maker(kind: type, host: Host) -> Provider:
     return lambda call: kind(call, host)
+
+
+def has_dependencies(fn: Callable[..., Any], wanted: dict[str, Any]) -> bool:
+    """Whether any injected parameter is more than a context."""
+    parameters = inspect.signature(fn).parameters if wanted else {}
+    return any(_depends(kind, parameters[name].default) is not None for name, kind in wanted.items())
+
+
+def values(wants: tuple[tuple[str, Any], ...], made: Made, call: Any, host: Any) -> dict[str, Any]:
+    """The keyword arguments that `wants` names: made things, and contexts."""
+    return {name: made[source] if source in made else source(call, host) for name, source in wants}
 
 
 def check_is_callable(fn: Any) -> None:

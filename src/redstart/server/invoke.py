@@ -1,4 +1,4 @@
-"""How a handler is run: on the loop, in a thread, with or without injected parameters, with or without a limit.
+"""How a handler is run: on the loop, in a thread, in a process, with or without dependencies, limits and gates.
 
 Chosen once, at registration, so that a call does not look for what it does not need.
 """
@@ -6,18 +6,30 @@ Chosen once, at registration, so that a call does not look for what it does not 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from redstart.features.errors import ToolError
+from redstart.features.errors import RegistrationError, ToolError, log, place
+from redstart.features.solutions import Cut
 from redstart.protocol.call import Call
+from redstart.server import resolve
 from redstart.server.context import is_async
-from redstart.server.inject import providers
+from redstart.server.deadline import Deadline, current_deadline
+from redstart.server.drive import drive_async, drive_inline, drive_sync, is_generator
+from redstart.server.gate import Gate, gated
+from redstart.server.inject import has_dependencies, plan, providers
+from redstart.server.process import in_process
 
 if TYPE_CHECKING:
     from redstart.server.host import Host
+    from redstart.server.pool import Job
 
 Invoke = Callable[[Call, dict[str, Any]], Awaitable[Any]]
+EXECUTORS: Final = ("inline", "thread", "process")
+
+
+class Expired(ToolError):
+    """A handler used up its time."""
 
 
 def compose_invoke(
@@ -27,52 +39,130 @@ def compose_invoke(
     *,
     executor: str | None = None,
     timeout: float | None = None,
+    gates: Sequence[Gate] = (),
+    cut: Cut | None = None,
+    typed: bool = True,
 ) -> Invoke:
-    """The function that runs `fn` for one call."""
-    filled = providers(fn, injected, host)
-    if is_async(fn):
-        invoke = _on_loop(fn)
+    """The function that runs `fn` for one call.
+
+    `cut` says where a generator's solutions end; without it what a generator yields is content.
+    `typed` says that the arguments follow from the signature, rather than from a schema given by hand.
+    """
+    _check_options(fn, executor, timeout)
+    if executor == "process":
+        invoke = in_process(fn, injected, host.pool, cut=cut, typed=typed)
+    elif is_async(fn):
+        invoke = _on_loop(drive_async(fn, host, cut) if is_generator(fn) else fn, fn, injected, host)
     elif executor == "inline":
-        invoke = _inline(fn)
+        invoke = _inline(drive_inline(fn, host, cut) if is_generator(fn) else fn, fn, injected, host)
     else:
-        invoke = _in_thread(fn, host)
-    if filled:
-        invoke = _filling(invoke, filled)
+        work = drive_sync(fn, host, cut) if is_generator(fn) else fn
+        invoke = _in_thread(work, fn, injected, host, timeout)
     if timeout is not None:
         invoke = _limited(invoke, timeout, getattr(fn, "__name__", "the handler"))
-    return invoke
+    return gated(invoke, gates) if gates else invoke
 
 
-def _on_loop(fn: Callable[..., Any]) -> Invoke:
-    return lambda call, arguments: fn(**arguments)
+def runs_plainly(fn: Callable[..., Any], injected: dict[str, Any], executor: str | None) -> bool:
+    """Whether awaiting `fn(**arguments)` is all there is to a call without limits."""
+    return is_async(fn) and not is_generator(fn) and not injected and executor != "process"
 
 
-def _inline(fn: Callable[..., Any]) -> Invoke:
+def _check_options(fn: Callable[..., Any], executor: str | None, timeout: float | None) -> None:
+    name = getattr(fn, "__name__", fn)
+    if executor is not None and executor not in EXECUTORS:
+        raise RegistrationError(f"{place(fn)}: executor of {name} must be one of {', '.join(EXECUTORS)}")
+    if executor == "thread" and is_async(fn):
+        raise RegistrationError(f'{place(fn)}: {name} is an `async def` and runs on the loop; write `def` for "thread"')
+    if timeout is not None and not timeout > 0:
+        raise RegistrationError(f"{place(fn)}: timeout of {name} must be a number of seconds above 0")
+
+
+def _on_loop(work: Callable[..., Any], fn: Callable[..., Any], injected: dict[str, Any], host: Host) -> Invoke:
+    if has_dependencies(fn, injected):
+        return resolve.on_loop(work, plan(fn, injected, in_thread=False), host, awaits=True)
+    return _filled(lambda call, arguments: work(**arguments), fn, injected, host)
+
+
+def _inline(work: Callable[..., Any], fn: Callable[..., Any], injected: dict[str, Any], host: Host) -> Invoke:
+    if has_dependencies(fn, injected):
+        return resolve.on_loop(work, plan(fn, injected, in_thread=False), host, awaits=False)
+
     async def invoke(call: Call, arguments: dict[str, Any]) -> Any:
-        return fn(**arguments)
+        return work(**arguments)
 
-    return invoke
-
-
-def _in_thread(fn: Callable[..., Any], host: Host) -> Invoke:
-    return lambda call, arguments: host.pool.run(fn, arguments)
+    return _filled(invoke, fn, injected, host)
 
 
-def _filling(invoke: Invoke, filled: list[tuple[str, Callable[[Call], Any]]]) -> Invoke:
+def _in_thread(
+    work: Callable[..., Any], fn: Callable[..., Any], injected: dict[str, Any], host: Host, timeout: float | None
+) -> Invoke:
+    pool = host.pool
+    if has_dependencies(fn, injected):
+        return resolve.in_thread(work, plan(fn, injected, in_thread=True), host, pool.submit)
+    if timeout is None:
+        return _filled(lambda call, arguments: pool.run(work, arguments), fn, injected, host)
+
+    async def invoke(call: Call, arguments: dict[str, Any]) -> Any:
+        job = pool.submit(work, arguments)
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            _name_stuck(job, getattr(fn, "__name__", "a handler"), pool.lost)
+            raise
+
+    return _filled(invoke, fn, injected, host)
+
+
+def _name_stuck(job: Job, name: str, lost: int) -> None:
+    deadline = current_deadline.get()
+    if job.thread and deadline is not None and deadline.expired:
+        log.warning(
+            "the thread %s still runs %s after its limit; another may take its place (%d such threads)",
+            job.thread,
+            name,
+            lost,
+        )
+
+
+def _filled(invoke: Invoke, fn: Callable[..., Any], injected: dict[str, Any], host: Host) -> Invoke:
+    makers = providers(fn, injected, host)
+    if not makers:
+        return invoke
+
     def fill(call: Call, arguments: dict[str, Any]) -> Awaitable[Any]:
-        for name, provide in filled:
-            arguments[name] = provide(call)
+        for name, make in makers:
+            arguments[name] = make(call)
         return invoke(call, arguments)
 
     return fill
 
 
-def _limited(invoke: Invoke, timeout: float, name: str) -> Invoke:
+def _limited(invoke: Invoke, seconds: float, name: str) -> Invoke:
+    def expired() -> Expired:
+        return Expired(
+            f"{name} took longer than its limit of {seconds:g} s and was stopped. "
+            "Ask for less at once, or try again later."
+        )
+
     async def limited(call: Call, arguments: dict[str, Any]) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        deadline = Deadline(asyncio.get_running_loop(), seconds, task.cancel)
+        token = current_deadline.set(deadline)
         try:
-            async with asyncio.timeout(timeout):
-                return await invoke(call, arguments)
-        except TimeoutError:
-            raise ToolError(f"{name} took longer than its limit of {timeout:g} s and was stopped.") from None
+            value = await invoke(call, arguments)
+        except asyncio.CancelledError:
+            # The client's own cancellation, if there is one too, comes first.
+            if not deadline.expired or task.uncancel() > 0:
+                raise
+            raise expired() from None
+        finally:
+            deadline.stop()
+            current_deadline.reset(token)
+        if deadline.expired:  # the handler swallowed its cancellation: what it says now is too late
+            task.uncancel()
+            raise expired()
+        return value
 
     return limited

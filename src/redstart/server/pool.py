@@ -12,7 +12,7 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,7 +77,7 @@ class _Crew:
 
     def abandoned(self) -> list[Job]:
         """The jobs that still run although nobody waits for them."""
-        return [job for job in list(self.running) if job.future.cancelled()]
+        return [job for job in self.running.copy() if job.future.cancelled()]
 
 
 _mine = threading.local()
@@ -192,7 +192,7 @@ class Pool:
         try:
             yield
         finally:
-            if not crew.loop.is_closed():
+            with suppress(RuntimeError):  # the loop is closed
                 crew.loop.call_soon_threadsafe(self._lend, crew, -1)
 
     def _lend(self, crew: _Crew, change: int) -> None:

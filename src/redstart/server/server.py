@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from inspect import iscoroutinefunction, signature
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 from msgspec import UNSET
 
-from redstart.features.errors import ErrorPolicy
+from redstart.features.completion import Completer, Completions
+from redstart.features.errors import ErrorPolicy, RegistrationError, log, place
 from redstart.features.lifecycle import Lifecycle
-from redstart.features.registry import OnDuplicate, Registry
+from redstart.features.prompts import Argument, Prompt, Prompts
+from redstart.features.registry import Cache, OnDuplicate, Registry, Visible
+from redstart.features.resources import Resource, Resources
 from redstart.features.tools import Parameter, Task, Tool, Tools
 from redstart.protocol.call import Call
+from redstart.protocol.methods import METHODS
 from redstart.protocol.modern import Modern
 from redstart.server.host import Host, Middleware, Next, compose
-from redstart.server.inject import check_is_callable, injected
+from redstart.server.inject import check_is_callable, injected, providers
 from redstart.server.invoke import compose_invoke
 from redstart.wire.jsonrpc import METHOD_NOT_FOUND, ProtocolError
 from redstart.wire.meta import Implementation
-from redstart.wire.types import Icon
+from redstart.wire.types import Annotations, Icon
 
 if TYPE_CHECKING:
     from redstart.protocol.framing import Framing
@@ -27,6 +32,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 Authenticate = Callable[[str], Any]
+
+DECLARABLE: Final = ("tools", "prompts", "resources", "completions", "logging", "elicitation")
+"""What `Server(capabilities=…)` may name. Elicitation is the client's: naming it promises nothing to clients."""
 
 
 class Server:
@@ -52,6 +60,12 @@ class Server:
         website_url: str | None = None,
         icons: Sequence[Icon] | None = None,
         tools: Tool | Iterable[Tool | Callable[..., Any]] = (),
+        prompts: Prompt | Iterable[Prompt | Callable[..., Any]] = (),
+        resources: Resource | Iterable[Resource] = (),
+        capabilities: Iterable[str] = (),
+        cache: Cache | None = None,
+        include_tags: Iterable[str] | None = None,
+        exclude_tags: Iterable[str] = (),
         lifespan: Lifespan | None = None,
         middleware: Sequence[Middleware] = (),
         auth: Authenticate | None = None,
@@ -77,14 +91,31 @@ class Server:
         self.keys = list(keys)
         self.threads = threads
         self.host = Host(self)
-        self.tools: Registry[Tool] = Registry("tool", on_duplicate, page_size)
+        rules: dict[str, Any] = {"cache": cache, "include_tags": include_tags, "exclude_tags": exclude_tags}
+        self.tools: Registry[Tool] = Registry("tool", on_duplicate, page_size, **rules)
+        self.prompts: Registry[Prompt] = Registry("prompt", on_duplicate, page_size, **rules)
+        self.resources: Registry[Resource] = Registry("resource", on_duplicate, page_size, **rules)
+        self.templates: Registry[Resource] = Registry("resource template", on_duplicate, page_size, **rules)
+        self._tools = Tools(self.tools, self.errors)
+        self._prompts = Prompts(self.prompts, self.errors)
+        self._resources = Resources(self.resources, self.templates, self.errors)
+        self._completions = Completions(self.prompts, self.templates, self._resources.matching, self.errors)
+        self._declared = _declared(capabilities)
         self._lifecycle = Lifecycle(self.info, instructions, self.modern)
+        self._lifecycle.cache = cache or self._lifecycle.cache
         self._middleware = list(middleware)
         self._handlers: dict[str, Next] = {}
+        self._lists: dict[str, Next] = {}
         self.dispatch: Next = self._dispatch
+        for registry in (self.prompts, self.resources, self.templates):
+            registry.changed.append(self._offer)
         self._offer()
-        for tool in [tools] if isinstance(tools, Tool) else tools:
+        for tool in _many(tools, Tool):
             self.register(tool)
+        for prompt in _many(prompts, Prompt):
+            self.register(prompt if isinstance(prompt, Prompt) else Prompt(handler=prompt))
+        for resource in _many(resources, Resource):
+            self.register(resource)
 
     @property
     def name(self) -> str:
@@ -119,6 +150,8 @@ class Server:
         needs: Sequence[str] = (),
         executor: Literal["inline", "thread", "process"] | None = None,
         timeout: float | None = None,
+        visible: Visible | None = None,
+        tags: Iterable[str] = (),
     ) -> Callable[[F], F]: ...
     def tool(self, fn: Any = None, /, **options: Any) -> Any:
         """Serve a function as a tool; the function itself is returned unchanged.
@@ -136,19 +169,128 @@ class Server:
 
         return decorate if fn is None else decorate(fn)
 
-    def register(self, thing: Tool | Callable[..., Any]) -> None:
-        """Serve `thing`, now or while the server runs."""
-        tool = thing if isinstance(thing, Tool) else Tool(handler=thing)
-        tool.compile(injected)
-        tool.invoke = compose_invoke(
-            tool.handler, tool.injected, self.host, executor=tool.executor, timeout=tool.timeout
-        )
-        self.tools.add(tool)
+    @overload
+    def prompt(self, fn: F, /) -> F: ...
+    @overload
+    def prompt(
+        self,
+        *,
+        name: str = "",
+        description: str | None = None,
+        title: str | None = None,
+        arguments: Sequence[Argument] | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        needs: Sequence[str] = (),
+        executor: Literal["inline", "thread", "process"] | None = None,
+        timeout: float | None = None,
+        visible: Visible | None = None,
+        tags: Iterable[str] = (),
+    ) -> Callable[[F], F]: ...
+    def prompt(self, fn: Any = None, /, **options: Any) -> Any:
+        """Serve a function as a prompt: what it returns becomes messages.
 
-    def remove(self, thing: Tool | Callable[..., Any] | str) -> None:
-        """Serve `thing` no longer."""
-        name = thing if isinstance(thing, str) else getattr(thing, "name", None) or thing.__name__
-        self.tools.remove(name)
+        >>> server = Server("desk")
+        >>> @server.prompt(title="Code review")
+        ... def review(code: str, language: str = "python") -> str:
+        ...     return f"Review this {language} code: {code}"
+        """
+
+        def decorate(fn: F) -> F:
+            check_is_callable(fn)
+            self.register(Prompt(handler=fn, **options))
+            return fn
+
+        return decorate if fn is None else decorate(fn)
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str = "",
+        description: str | None = None,
+        title: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Annotations | Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Callable[[F], F]:
+        """Serve a function as what is found at `uri`; with variables in it, at every URI of that form.
+
+        >>> server = Server("desk")
+        >>> @server.resource("notes://{name}", mime_type="text/markdown")
+        ... def note(name: str) -> str:
+        ...     return f"# {name}"
+        """
+        if not isinstance(uri, str):
+            raise RegistrationError(f'{place(uri)}: write @server.resource("scheme://…"): a resource has a URI')
+
+        def decorate(fn: F) -> F:
+            check_is_callable(fn)
+            facts = {"description": description, "title": title, "mime_type": mime_type, "size": size}
+            self.register(Resource(uri, name, handler=fn, annotations=annotations, **facts, **options))
+            return fn
+
+        return decorate
+
+    def completion(self, ref: str, argument: str) -> Callable[[F], F]:
+        """Complete an argument of a prompt, or a variable of a template, by a function of what was typed.
+
+        >>> server = Server("desk")
+        >>> @server.completion("notes://{name}", "name")
+        ... def names(prefix: str) -> list[str]:
+        ...     return [name for name in ("todo", "done") if name.startswith(prefix)]
+        """
+
+        def decorate(fn: F) -> F:
+            check_is_callable(fn)
+            completer = Completer(fn, argument, place(fn))
+            completer.compile(injected)
+            self._equip(completer)
+            self._completions.add(ref, completer)
+            self._offer()
+            return fn
+
+        return decorate
+
+    def register(self, thing: Tool | Prompt | Resource | Callable[..., Any]) -> None:
+        """Serve `thing`, now or while the server runs; a plain function becomes a tool."""
+        if not isinstance(thing, Tool | Prompt | Resource):
+            thing = Tool(handler=thing)
+        thing.compile(injected)
+        thing.sees = None if thing.visible is None else _seen_by(thing.visible, self.host)
+        if thing.handler is not None:
+            thing.invoke = compose_invoke(
+                thing.handler, thing.injected, self.host, executor=thing.executor, timeout=thing.timeout
+            )
+        if isinstance(thing, Tool):
+            self.tools.add(thing)
+            return
+        for completer in thing.completers.values():
+            self._equip(completer)
+        self._completions.check(thing)
+        if isinstance(thing, Prompt):
+            self.prompts.add(thing)
+            return
+        (self.resources if thing.template is None else self.templates).add(thing)
+        for companion in thing.companions():
+            self.register(companion)
+
+    def _equip(self, completer: Completer) -> None:
+        if completer.known is None:
+            completer.invoke = compose_invoke(completer.source, completer.injected, self.host)
+
+    def remove(self, thing: Tool | Prompt | Resource | Callable[..., Any] | str) -> None:
+        """Serve `thing` no longer: the object, its function, or its name or URI."""
+        found = 0
+        for registry in (self.tools, self.prompts, self.resources, self.templates):
+            for key in registry.keys_of(thing):
+                found += 1
+                item: Any = registry.remove(key)
+                for companion in item.companions() if isinstance(item, Resource) else ():
+                    self.remove(companion)
+        if not found:
+            raise KeyError(f"nothing that is registered is {thing!r}")
 
     def add_middleware(self, layer: Middleware) -> Middleware:
         """Wrap every request of every method in `async def layer(call, next)`; usable as a decorator."""
@@ -160,19 +302,35 @@ class Server:
 
     def _offer(self) -> None:
         """The capabilities, and the table from method to handler, that follow from what is registered."""
-        tools = Tools(self.tools, self.errors)
-        self._lifecycle.capabilities = {"tools": {"listChanged": True}, "logging": {}}
-        self._handlers = {
+        offered: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
+        if self.prompts or "prompts" in self._declared:
+            offered["prompts"] = {"listChanged": True}
+        if self.resources or self.templates or "resources" in self._declared:
+            offered["resources"] = {"subscribe": True, "listChanged": True}
+        if self._completions or "completions" in self._declared:
+            offered["completions"] = {}
+        self._lifecycle.capabilities = offered
+        table: dict[str, Next] = {
             "initialize": self._lifecycle.initialize,
             "ping": self._lifecycle.ping,
             "server/discover": self._lifecycle.discover,
             "logging/setLevel": self._lifecycle.set_level,
-            "tools/list": tools.list,
-            "tools/call": tools.call,
+            "tools/list": self._tools.list,
+            "tools/call": self._tools.call,
+            "prompts/list": self._prompts.list,
+            "prompts/get": self._prompts.get,
+            "resources/list": self._resources.list,
+            "resources/templates/list": self._resources.list_templates,
+            "resources/read": self._resources.read,
+            "completion/complete": self._completions.complete,
             "resources/subscribe": self.host.hub.subscribe,
             "resources/unsubscribe": self.host.hub.unsubscribe,
             "subscriptions/listen": self.host.hub.listen,
         }
+        gated = {name: METHODS[name].capability for name in table}
+        self._handlers = {name: table[name] for name, need in gated.items() if need is None or need in offered}
+        # Clients of the handshake era get an empty list of what is not offered; later ones are told that it is not.
+        self._lists = {name: table[name] for name in table if METHODS[name].list_of}
         self._recompose()
 
     def _recompose(self) -> None:
@@ -180,11 +338,25 @@ class Server:
 
     def _dispatch(self, call: Call) -> Awaitable[Any]:
         handler = self._handlers.get(call.method.name)
+        if handler is None and not call.dialect.modern:
+            handler = self._lists.get(call.method.name)
         if handler is None:
             raise ProtocolError(METHOD_NOT_FOUND, f"This server does not offer {call.method.name}")
         return handler(call)
 
     # ------------------------------------------------------------ running
+
+    _recording = False
+
+    @classmethod
+    @contextmanager
+    def recorded(cls) -> Iterator[None]:
+        """While a file is loaded only to be served by somebody else, its own `run()` does nothing."""
+        cls._recording = True
+        try:
+            yield
+        finally:
+            cls._recording = False
 
     def run(
         self,
@@ -203,6 +375,8 @@ class Server:
         >>> server = Server("quick")
         >>> server.run("http", port=8000)  # doctest: +SKIP
         """
+        if self._recording:
+            return
         # The import is here because a server does not need both transports.
         if transport == "http":
             from redstart.transports.serve import run_http
@@ -223,3 +397,38 @@ class Server:
         from redstart.transports.http import Endpoint
 
         return Endpoint(self, path=path, **options)
+
+
+def _many(given: Any, kind: type) -> Iterable[Any]:
+    return (given,) if isinstance(given, kind) or callable(given) else given
+
+
+def _declared(names: Iterable[str]) -> frozenset[str]:
+    declared = frozenset(names)
+    unknown = declared - set(DECLARABLE)
+    if unknown:
+        raise ValueError(f"no capability is called {', '.join(sorted(unknown))}; known: {', '.join(DECLARABLE)}")
+    return declared
+
+
+def _seen_by(visible: Visible, host: Host) -> Callable[[Call], bool]:
+    """Whether whoever makes a call may see a thing. A rule that fails hides it."""
+    parameters = list(signature(visible, eval_str=True).parameters.values())
+    if len(parameters) != 1 or iscoroutinefunction(visible):
+        raise RegistrationError(f"{place(visible)}: visible= is a plain function of one parameter, the user")
+    name, annotation = parameters[0].name, parameters[0].annotation
+    wants_context = injected(annotation, parameters[0].default)
+    view = providers(visible, {name: annotation}, host)[0][1] if wants_context else _user
+
+    def sees(call: Call) -> bool:
+        try:
+            return bool(visible(view(call)))
+        except Exception:
+            log.exception("%s: visible= failed, so its thing is hidden", place(visible))
+            return False
+
+    return sees
+
+
+def _user(call: Call) -> Any:
+    return call.principal

@@ -94,9 +94,8 @@ class Endpoint:
         if rejection is not None:
             return rejection
         path = scope["path"]
-        if path not in self._paths and not self._mounted_here(scope):
-            if self._legacy is not None and self._legacy.knows(path):
-                return await self._legacy(scope, headers, receive, send)  # type: ignore[no-any-return]
+        legacy = self._legacy is not None and self._legacy.knows(path)
+        if path not in self._paths and not legacy and not self._mounted_here(scope):
             return Rejection(404, f"Nothing is served at this path; the MCP endpoint is {self.path}")
         user = None
         if self.server.auth is not None:
@@ -104,6 +103,8 @@ class Endpoint:
             if user is None:
                 return _UNAUTHORIZED
         method = scope["method"]
+        if legacy:
+            return await self._legacy(scope, headers, receive, send, user)  # type: ignore[no-any-return]
         if method == "POST":
             return await self._post(headers, receive, send, user)
         if method == "GET":
@@ -137,7 +138,7 @@ class Endpoint:
         accepts = self.guard.accepts(headers)
         if not (accepts.json or accepts.sse):
             return Rejection(406, "The client must accept application/json or text/event-stream")
-        body = await self._body(headers, receive)
+        body = await self.body(headers, receive)
         if body is None:
             return Rejection(413, f"The body is larger than {self.guard.max_body} bytes")
         session = None
@@ -209,12 +210,14 @@ class Endpoint:
             stream, after = found
         writer = Writer(send, [], self.keep_alive)
         stream.attach(writer, after)
-        await self._until_gone(writer, receive)
+        await self.until_gone(writer, receive)
         if stream.writer is writer:
             stream.writer = None
         return None
 
-    async def _until_gone(self, writer: Writer, receive: Receive) -> None:
+    async def until_gone(self, writer: Writer, receive: Receive) -> None:
+        """Wait until a stream ends, or its client goes away."""
+
         async def watch() -> None:
             while (await receive())["type"] != "http.disconnect":
                 pass
@@ -235,7 +238,7 @@ class Endpoint:
         await reply(send, 200, b"", [])
         return None
 
-    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
+    async def body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
         """The whole body, or None where it is larger than allowed."""
         limit = self.guard.max_body
         size = headers.get(b"content-length", b"0")

@@ -73,8 +73,18 @@ async def serve_stdio(server: Server, framer: Framer, *, stdin: Any = None, stdo
         await server.host.stop()
 
 
+_guarded: dict[int, int] = {}
+
+
+def guard_stdout() -> None:
+    """Take fd 1 for the protocol before any code of the application runs."""
+    _guarded[1] = _private(1)
+
+
 def _private(fd: int) -> int:
     """A duplicate of a standard descriptor; the original then leads to stderr (1) or nowhere (0)."""
+    if fd in _guarded:
+        return _guarded.pop(fd)
     own = os.dup(fd)
     os.set_inheritable(own, False)
     if fd == 1:

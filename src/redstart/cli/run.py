@@ -1,0 +1,46 @@
+"""`redstart run file.py`, `redstart run package.module[:object]`: serve it on stdio, or with --http on a port."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from redstart.cli.target import TargetError, load
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", help="file.py, package.module, either with :object")
+    parser.add_argument("--http", action="store_true", help="serve Streamable HTTP instead of stdio")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on (default 8000; 0 picks one)")
+    parser.add_argument("--path", default="/mcp", help="path of the endpoint (default /mcp)")
+    parser.add_argument("--public-url", help="the URL under which clients reach the server")
+    parser.add_argument("--allow-host", action="append", default=[], help="a further host name to answer to")
+    parser.add_argument("--allow-origin", action="append", default=[], help="a site whose pages may use the server")
+    parser.add_argument("--framing", choices=["auto", "newline", "content-length"], default="auto")
+
+
+def act(arguments: argparse.Namespace) -> int:
+    if not arguments.http:
+        # What the module prints while it is imported must not reach the protocol's pipe.
+        from redstart.transports.stdio import guard_stdout
+
+        guard_stdout()
+    try:
+        server = load(arguments.target)
+    except TargetError as error:
+        sys.stderr.write(f"redstart: {error}\n")
+        return 2
+    if arguments.http:
+        server.run(
+            "http",
+            host=arguments.host,
+            port=arguments.port,
+            path=arguments.path,
+            public_url=arguments.public_url,
+            allowed_hosts=arguments.allow_host,
+            allowed_origins=arguments.allow_origin,
+        )
+    else:
+        server.run("stdio", framing=arguments.framing)
+    return 0

@@ -1,0 +1,244 @@
+"""Questions to the user: what is asked, in the words of the dialect, and what an answer means.
+
+A Question is pure data with a reader. Who sends it, and when, is the server's business: in the handshake era it is
+a request of its own, in the modern era a result carries it. Spec: /specification/2026-07-28/client/elicitation.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from redstart.features.errors import ToolError
+from redstart.features.forms import compile_form
+from redstart.features.tools import missing_capability
+from redstart.protocol.call import Call
+from redstart.schema.problems import ShapeError
+from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, ProtocolError, encode
+from redstart.wire.types import Text, ToolResult
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted(Generic[T]):
+    """The user answered; `data` is the answer, validated and of the type that was asked for.
+
+    >>> match Accepted({"name": "Ada"}):
+    ...     case Accepted({"name": name}):
+    ...         print(name)
+    Ada
+    """
+
+    data: T
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """The user said no."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The user gave no answer: closed the form, took too long, or the client could not ask."""
+
+
+Answer: TypeAlias = Accepted[T] | Declined | Cancelled
+DECLINED: Final = Declined()
+CANCELLED: Final = Cancelled()
+
+
+class Ask:
+    """A question as a value, for generators: `answer = yield Ask("Overwrite?", bool)`.
+
+    >>> Ask("Your name?", str, key="name").message
+    'Your name?'
+    """
+
+    __slots__ = ("key", "message", "schema")
+
+    def __init__(self, message: str, schema: Any = str, key: str | None = None) -> None:
+        self.message = message
+        self.schema = schema
+        self.key = key
+
+
+class Unanswered(ProtocolError):
+    """`ctx.ask` got no answer: the call ends politely, unless the handler catches this."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(INTERNAL_ERROR, message)
+
+    def __reduce__(self) -> tuple[Any, Any]:
+        return type(self), (self.message,)
+
+    def result(self, promised: bool) -> ToolResult:
+        """What a tool's call ends as: words for the model, and no error unless structured output was promised."""
+        result = ToolResult(content=[Text(self.message)])
+        if promised:
+            result.is_error = True
+        return result
+
+
+class UrlElicitationRequired(ProtocolError):
+    """The call cannot go on before the user has been to `url`: raise it in place of `ctx.elicit_url`.
+
+    >>> raise UrlElicitationRequired("https://example.com/sign-in", "Please sign in")
+    Traceback (most recent call last):
+    ...
+    redstart.features.ask.UrlElicitationRequired: Please sign in
+    """
+
+    def __init__(self, url: str, message: str) -> None:
+        self.url = _checked_url(url)
+        wire = {"mode": "url", "message": message, "url": url, "elicitationId": secrets.token_urlsafe(16)}
+        super().__init__(URL_ELICITATION_REQUIRED, message, {"elicitations": [wire]})
+
+    def __reduce__(self) -> tuple[Any, Any]:
+        return type(self), (self.url, self.message)
+
+
+class BadAnswer(Exception):
+    """An answer that means nothing; `content` says whether asking again may help."""
+
+    def __init__(self, problem: str, content: bool = False) -> None:
+        super().__init__(problem)
+        self.content = content
+
+
+class Question:
+    """One thing to ask the peer: an elicitation, a sampling, or its roots."""
+
+    __slots__ = ("kind", "message", "method", "name", "named", "needs", "params", "problem", "read", "threaded")
+
+    def __init__(
+        self,
+        kind: str,
+        method: str,
+        message: str,
+        params: dict[str, Any],
+        read: Callable[[Any], Any],
+        *,
+        needs: Sequence[str],
+        key: str | None = None,
+    ) -> None:
+        if key is not None and (not isinstance(key, str) or not key):
+            raise TypeError(f"key= of a question is a name, not {key!r}")
+        self.kind = kind
+        self.method = method
+        self.message = message
+        self.params = params
+        self.read = read
+        self.needs = needs
+        self.name = key or ""
+        self.named = key is not None
+        self.problem = ""
+        self.threaded = False
+
+    def digest(self) -> str:
+        """A short fingerprint of the whole question: a replay must ask the same one."""
+        raw = b"%b\0%b" % (self.method.encode(), encode(self.params))
+        return blake2b(raw, digest_size=9).hexdigest()
+
+    def wire(self) -> dict[str, Any]:
+        """`{method, params}`; after a bad answer the message says what was wrong with it."""
+        return {"method": self.method, "params": self.worded()}
+
+    def worded(self) -> dict[str, Any]:
+        """The params; after a bad answer the message says what was wrong with it."""
+        if self.problem and "message" in self.params:
+            return {**self.params, "message": f"{self.message}\n\n{self.problem}"}
+        return self.params
+
+    def check(self, call: Call) -> None:
+        """Refuse to ask a client what it did not declare."""
+        has = call.capabilities.has
+        for need in self.needs:
+            if not has(need):
+                raise _cannot_ask(call, self, need)
+
+
+def _cannot_ask(call: Call, question: Question, need: str) -> Exception:
+    what = need.partition(".")[0]
+    if call.dialect.modern:
+        # `{}` is the whole of a plain form, so a client that declared nothing is told the shorter way.
+        short = need == "elicitation.form" and not call.capabilities.has(what)
+        return missing_capability([what if short else need])
+    doing = {"elicitation.form": "ask the user a question", "elicitation.url": "send the user to a web page"}
+    return ToolError(
+        f"This needs to {doing.get(need, 'use ' + need.replace('.', ' with '))}, but the client does not support it "
+        f"(it did not declare {need}). The question was: {question.message}"
+    )
+
+
+# ---------------------------------------------------------------- elicitation
+
+
+def form_question(call: Call, message: str, schema: Any, key: str | None = None) -> Question:
+    """A question with a form to fill in."""
+    form = compile_form(schema)
+    titled = call.dialect.titled_choices
+    params: dict[str, Any] = {"message": message, "requestedSchema": form.schema(titled)}
+    if titled:
+        params["mode"] = "form"
+
+    def read(result: Any) -> Any:
+        answer = _action(result)
+        if answer is not None:
+            return answer
+        content = result.get("content")
+        if content is None:
+            content = {}
+        if not isinstance(content, dict):
+            raise BadAnswer("The content of an answer is an object.", content=True)
+        try:
+            return Accepted(form.read(content))
+        except ShapeError as error:
+            raise BadAnswer(str(error), content=True) from None
+
+    return Question("elicit", "elicitation/create", message, params, read, needs=("elicitation.form",), key=key)
+
+
+def url_question(call: Call, url: str, message: str, key: str | None = None) -> Question:
+    """A request to visit a web page; accepting means consent, not that anything was done there."""
+    params = {"mode": "url", "message": message, "url": _checked_url(url)}
+    if call.dialect.url_required:
+        params["elicitationId"] = secrets.token_urlsafe(16)
+    needs = ("elicitation.url",) if call.dialect.modern or call.dialect.url_required else ("elicitation.url-mode",)
+
+    def read(result: Any) -> Any:
+        answer = _action(result)
+        return Accepted(None) if answer is None else answer
+
+    return Question("elicit_url", "elicitation/create", message, params, read, needs=needs, key=key)
+
+
+def _action(result: Any) -> Declined | Cancelled | None:
+    """A refusal, or None for an acceptance; an action that nobody knows is no answer."""
+    action = result.get("action") if isinstance(result, dict) else None
+    if not isinstance(action, str):
+        raise BadAnswer('An answer is {"action": "accept" | "decline" | "cancel", "content": …}.')
+    if action == "accept":
+        return None
+    return DECLINED if action == "decline" else CANCELLED
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise ValueError(f"a user can be sent to an http or https address only, not to {url!r}")
+    if parts.username or parts.password:
+        raise ValueError("the address that a user is sent to must not contain credentials")
+    return url
+
+
+def value_of(answer: Any, message: str) -> Any:
+    """The accepted value, or the polite end of the call."""
+    if isinstance(answer, Accepted):
+        return answer.data
+    did = "declined to answer" if isinstance(answer, Declined) else "did not answer"
+    raise Unanswered(f"The user {did}: {message}")

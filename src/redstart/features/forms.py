@@ -1,0 +1,298 @@
+"""Forms: what may be asked in an elicitation, from Python types or a raw JSON Schema, and back again.
+
+A form is flat: text, numbers, booleans, dates, one choice, several choices. Anything else is refused by name.
+Older revisions know fewer words: titles become `enumNames`, several choices become text with commas.
+Spec: /specification/2026-07-28/client/elicitation.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from redstart.features.fields import (
+    FORMATS,
+    WORDS,
+    Field,
+    FormError,
+    Option,
+    options_of,
+    read_fields,
+)
+from redstart.schema.nodes import Array, Either, Link, Record
+from redstart.schema.scalars import Choice as ChoiceNode
+from redstart.schema.types import UnsupportedType, compile_type
+
+ANSWER: Final = "answer"
+"""The name of the one field of a form for a bare `str`, `int`, choice …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several answers to choose from: any value, and the words that the user sees.
+
+    >>> Choice("eu-west", "Europe (Ireland)").title
+    'Europe (Ireland)'
+    """
+
+    value: Any
+    title: str = ""
+
+
+class Choices:
+    """The choices of one field of a form, with titles.
+
+    >>> from typing import Annotated
+    >>> Region = Annotated[str, Choices(("eu", "Europe"), ("us", "United States"))]
+    """
+
+    def __init__(self, *choices: Choice | tuple[str, str] | str) -> None:
+        pairs = [_pair(choice) for choice in choices]
+        self.json_schema_extra = {"oneOf": [{"const": value, "title": title or str(value)} for value, title in pairs]}
+
+
+class Format:
+    """The format of a text field: `Annotated[str, Format("email")]`; also "uri", "date" and "date-time".
+
+    >>> Format("email").json_schema_extra
+    {'format': 'email'}
+    """
+
+    def __init__(self, name: str) -> None:
+        if name not in FORMATS:
+            raise FormError(f"{name!r} is no format of a form; these are: {', '.join(FORMATS)}")
+        self.json_schema_extra = {"format": name}
+
+
+class Form:
+    """A compiled form: its schema for each kind of dialect, and the way from content to a value."""
+
+    __slots__ = ("_build", "_schemas", "fields", "raw")
+
+    def __init__(
+        self, fields: list[Field], build: Callable[[dict[str, Any]], Any], raw: Mapping[str, Any] | None = None
+    ) -> None:
+        self.fields = fields
+        self.raw = raw
+        self._build = build
+        self._schemas: dict[bool, dict[str, Any]] = {}
+
+    def schema(self, titled: bool) -> dict[str, Any]:
+        """The `requestedSchema`; `titled` says whether the dialect knows titled and multiple choices."""
+        made = self._schemas.get(titled)
+        if made is None:
+            made = self._schemas[titled] = self._render(titled)
+        return made
+
+    def _render(self, titled: bool) -> dict[str, Any]:
+        properties = {field.name: field.wire if titled else field.older() for field in self.fields}
+        if self.raw is not None:
+            return {**self.raw, "properties": properties}
+        schema: dict[str, Any] = {"type": "object", "properties": properties}
+        required = [field.name for field in self.fields if field.required]
+        if required:
+            schema["required"] = required
+        return schema
+
+    def read(self, content: dict[str, Any]) -> Any:
+        """The value that a client's content stands for, or a ShapeError that names what is wrong with it."""
+        return self._build(read_fields(self.fields, content, checks=self.raw is not None))
+
+
+def compile_form(schema: Any) -> Form:
+    """The form for a type, a list of choices or a raw JSON Schema.
+
+    >>> compile_form(bool).schema(True)
+    {'type': 'object', 'properties': {'answer': {'type': 'boolean'}}, 'required': ['answer']}
+    """
+    if isinstance(schema, Form):
+        return schema
+    if isinstance(schema, Mapping):
+        return _from_raw(msgspec.json.encode(schema))
+    if isinstance(schema, list | tuple | range):
+        return _from_choices(list(schema))
+    try:
+        return _from_type(schema)
+    except TypeError as error:
+        if isinstance(error, FormError) or "unhashable" not in str(error):
+            raise
+        return _from_type.__wrapped__(schema)
+
+
+# ---------------------------------------------------------------- from choices
+
+
+def _pair(choice: Any) -> tuple[Any, str]:
+    if isinstance(choice, Choice):
+        return choice.value, choice.title
+    if isinstance(choice, enum.Enum):
+        return choice, _title_of(choice)
+    if isinstance(choice, tuple) and len(choice) == 2 and isinstance(choice[1], str):
+        return choice
+    return choice, ""
+
+
+def _from_choices(choices: list[Any]) -> Form:
+    if not choices:
+        raise FormError("there is nothing to choose from: the list of choices is empty")
+    pairs = [_pair(choice) for choice in choices]
+    names = [str(value.value if isinstance(value, enum.Enum) else value) for value, _ in pairs]
+    if len(set(names)) != len(names):
+        raise FormError(f"two choices look the same: {sorted(n for n in set(names) if names.count(n) > 1)}")
+    options = tuple(
+        Option(name, title or ("" if isinstance(value, str) else name), index)
+        for index, (name, (value, title)) in enumerate(zip(names, pairs, strict=True))
+    )
+    if not any(title for _, title in pairs):
+        options = tuple(Option(option.wire, "", option.value) for option in options)
+    field = Field.choosing(ANSWER, {}, options, required=True)
+    return Form([field], lambda content: pairs[content[ANSWER]][0])
+
+
+# ---------------------------------------------------------------- from a raw schema
+
+
+@lru_cache(256)
+def _from_raw(encoded: bytes) -> Form:
+    schema = msgspec.json.decode(encoded)
+    properties = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(properties, dict):
+        raise FormError('the schema of a form is {"type": "object", "properties": {…}}')
+    required = schema.get("required", [])
+    fields = [Field.from_raw(name, inner, required=name in required) for name, inner in properties.items()]
+    return Form(fields, lambda content: content, schema)
+
+
+# ---------------------------------------------------------------- from a type
+
+
+@lru_cache(1024)
+def _from_type(annotation: Any) -> Form:
+    try:
+        shape = compile_type(annotation, where="a form")
+    except UnsupportedType as error:
+        raise FormError(str(error)) from error
+    document = shape.schema()
+    target = _resolved(shape.node)
+    if "properties" not in document:
+        if document.get("type") == "object":
+            raise FormError(f"{_name(annotation)} has no named fields, so no form can be made of it")
+        field = _field(ANSWER, document, document, _enum_of(target), required=True)
+        if field.nullable:
+            return Form([field], lambda content: shape.convert(content.get(ANSWER)))
+        return Form([field], lambda content: shape.convert(content[ANSWER]))
+    enums = {slot.wire: _enum_of(_resolved(slot.node)) for slot in target.slots} if isinstance(target, Record) else {}
+    required = document.get("required", [])
+    fields = [
+        _field(name, inner, document, enums.get(name), required=name in required)
+        for name, inner in document["properties"].items()
+    ]
+    holes = [field.name for field in fields if field.nullable and field.name in required]
+    return Form(fields, lambda content: shape.convert({**dict.fromkeys(holes), **content}))
+
+
+def _name(annotation: Any) -> str:
+    return getattr(annotation, "__name__", None) or str(annotation)
+
+
+def _field(
+    name: str, schema: dict[str, Any], document: dict[str, Any], members: type[enum.Enum] | None, *, required: bool
+) -> Field:
+    found = _without_null(_merged(name, schema, document), name, document)
+    schema = found.schema
+    words = {key: schema[key] for key in WORDS if key in schema}
+    default = schema.get("default")
+    required = required and not found.nullable
+    many = schema.get("type") == "array"
+    inner = _without_null(_merged(name, schema.get("items", {}), document), name, document).schema if many else schema
+    if "enum" in inner or "const" in inner or "oneOf" in inner or (many and "anyOf" in inner):
+        options = _titled(options_of(name, inner, as_text=True), members)
+        limits = {key: schema[key] for key in ("minItems", "maxItems") if many and key in schema}
+        return Field.choosing(
+            name, {**words, **limits}, options, required=required, many=many, default=default, nullable=found.nullable
+        )
+    if many:
+        raise FormError(f'the field "{name}" is an array; a form carries an array only of choices from a list')
+    return Field.plain(name, schema, words, default, required=required, nullable=found.nullable)
+
+
+class _Found(NamedTuple):
+    schema: dict[str, Any]
+    nullable: bool
+
+
+def _merged(name: str, schema: Any, document: dict[str, Any]) -> dict[str, Any]:
+    """The schema with what its `$ref` points to."""
+    merged = dict(schema) if isinstance(schema, dict) else {}
+    while "$ref" in merged:
+        target = document
+        for step in merged.pop("$ref").removeprefix("#").split("/")[1:]:
+            target = target[step]
+        if target is document or "properties" in target:
+            raise FormError(f'the field "{name}" is an object; a form is flat')
+        merged = {**target, **merged}
+    return merged
+
+
+def _without_null(schema: dict[str, Any], name: str, document: dict[str, Any]) -> _Found:
+    nullable = False
+    if "anyOf" in schema and "type" not in schema:
+        branches = [branch for branch in schema["anyOf"] if branch.get("type") != "null"]
+        nullable = len(branches) < len(schema["anyOf"])
+        if len(branches) == 1:
+            outer = {key: value for key, value in schema.items() if key != "anyOf"}
+            schema = {**_merged(name, branches[0], document), **outer}
+        elif not all("const" in branch for branch in branches):
+            raise FormError(f'the field "{name}" may be of several types; a form needs one')
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        nullable = nullable or "null" in kind
+        kinds = [one for one in kind if one != "null"]
+        schema = {**schema, "type": kinds[0] if len(kinds) == 1 else kinds}
+    if nullable and "enum" in schema:
+        schema = {**schema, "enum": [value for value in schema["enum"] if value is not None]}
+    return _Found(schema, nullable)
+
+
+# ---------------------------------------------------------------- titles of Enum members
+
+
+def _resolved(node: Any) -> Any:
+    while isinstance(node, Link):
+        node = node.target
+    return node
+
+
+def _enum_of(node: Any) -> type[enum.Enum] | None:
+    """The Enum class that a field's choices come from, looked for under Optional, list and set."""
+    node = _resolved(node)
+    if isinstance(node, Either):
+        found = [members for members in map(_enum_of, node.children) if members is not None]
+        return found[0] if len(found) == 1 else None
+    if isinstance(node, Array):
+        return _enum_of(node.item)
+    if isinstance(node, ChoiceNode) and isinstance(node.cls, type) and issubclass(node.cls, enum.Enum):
+        return node.cls
+    return None
+
+
+def _title_of(member: enum.Enum) -> str:
+    label = getattr(member, "label", None)
+    if isinstance(label, str):
+        return label
+    said = str(member.value).casefold().replace("-", "_").replace(" ", "_")
+    return "" if said == member.name.casefold() else member.name.replace("_", " ").capitalize()
+
+
+def _titled(options: tuple[Option, ...], members: type[enum.Enum] | None) -> tuple[Option, ...]:
+    if members is None or any(option.title for option in options):
+        return options
+    titles = {member.value: _title_of(member) for member in members if isinstance(member.value, str | int)}
+    if not any(titles.get(option.value) for option in options):
+        return options
+    return tuple(Option(o.wire, titles.get(o.value) or o.wire, o.value) for o in options)

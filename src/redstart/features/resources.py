@@ -1,0 +1,346 @@
+"""Resources: what a client may read, by URI; with variables in the URI it is a template.
+
+Compiled at registration: the template, its agreement with the handler's parameters, the list entry. A read is one
+dict look-up; only if no resource has that very URI are the templates tried, in the order of their registration.
+Spec: /specification/2026-07-28/server/resources.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from redstart.features.completion import Completer, completers
+from redstart.features.errors import ErrorPolicy, RegistrationError, place
+from redstart.features.outcome import outcome, require
+from redstart.features.prompts import refuse_generator
+from redstart.features.registry import Cache, Registry, Visible
+from redstart.features.results import Unencodable, is_media, to_json
+from redstart.features.tools import Injected, Invoke, nearest
+from redstart.protocol.call import Call
+from redstart.schema.problems import ShapeError
+from redstart.schema.signature import Signature, compile_signature
+from redstart.schema.uritemplate import Template
+from redstart.wire import types as t
+from redstart.wire.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, ProtocolError, encode
+
+JSON: Final = "application/json"
+TEXT: Final = "text/plain"
+BYTES: Final = "application/octet-stream"
+
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]*")
+
+
+class Resource:
+    """A URI that can be read, or a template of such URIs.
+
+    >>> Resource("config://app", name="config", handler=lambda: {"debug": False}).template is None
+    True
+    >>> Resource("notes://{name}", name="note", handler=lambda name: f"# {name}").argument_names()
+    ('name',)
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        name: str = "",
+        *,
+        handler: Callable[..., Any] | None = None,
+        description: str | None = None,
+        title: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: t.Annotations | Mapping[str, Any] | None = None,
+        icons: Sequence[t.Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        cache: Cache | None = None,
+        unsafe: Iterable[str] = (),
+        needs: Sequence[str] = (),
+        executor: Literal["inline", "thread", "process"] | None = None,
+        timeout: float | None = None,
+        visible: Visible | None = None,
+        tags: Iterable[str] = (),
+    ) -> None:
+        self.uri = uri
+        self.handler = handler
+        self.place = place(handler) if handler is not None else f"the resource {uri}"
+        self.name = name or _name_of(handler) or uri
+        self.description = description
+        self.title = title
+        self.mime_type = mime_type
+        self.size = size
+        self.annotations = annotations
+        self.icons = icons
+        self.meta = meta
+        self.cache = cache
+        self.needs = tuple(needs)
+        self.executor = executor
+        self.timeout = timeout
+        self.visible = visible
+        self.tags = frozenset(tags)
+        self.template = _template(uri, unsafe, self.place)
+        self.injected: dict[str, Any] = {}
+        self.completers: dict[str, Completer] = {}
+        self.sees: Callable[[Call], bool] | None = None
+        self.invoke: Invoke | None = None
+        self._signature: Signature | None = None
+        self._wants_uri = False
+
+    @classmethod
+    def from_descriptor(cls, descriptor: Sequence[Any], handler: Callable[..., Any]) -> Resource:
+        """A resource from `(uri, name, description, mime_type)`."""
+        uri, name, description, mime_type = (*descriptor, "", None, None)[:4]
+        return cls(uri, name, handler=handler, description=description, mime_type=mime_type)
+
+    @property
+    def key(self) -> str:
+        return self.uri
+
+    def __repr__(self) -> str:
+        return f"Resource({self.uri!r})"
+
+    def argument_names(self) -> tuple[str, ...]:
+        return self.template.variables if self.template is not None else ()
+
+    def companions(self) -> Sequence[Resource]:
+        """Further resources that come and go with this one."""
+        return ()
+
+    # ------------------------------------------------------------ registration
+
+    def compile(self, injected: Injected) -> None:
+        """Decide everything that can be decided now; what cannot be served fails here, with file and line."""
+        if self.size is not None and self.size < 0:
+            raise RegistrationError(f"{self.place}: the size of {self.uri} is {self.size}")
+        self.annotations = _annotations(self.annotations, self.place)
+        if self.handler is None:
+            if self.template is None:
+                raise RegistrationError(f"{self.place} has no handler, and only a template may do without one")
+            return
+        refuse_generator(self.handler, f"{self.place}: the resource {self.uri}")
+        signature = compile_signature(self.handler, injected=injected)
+        self._check_parameters([field.name for field in signature.fields])
+        self._signature = signature
+        self.injected = signature.injected
+        if self.description is None:
+            self.description = signature.description
+        fields = [field for field in signature.fields if field.name in self.argument_names()]
+        self.completers = completers(fields, self.place, injected)
+
+    def _check_parameters(self, names: Sequence[str]) -> None:
+        """The handler takes the variables by name; a parameter `uri` that is no variable gets the URI."""
+        variables = self.argument_names()
+        self._wants_uri = "uri" in names and "uri" not in variables
+        extra = [name for name in names if name not in variables and not (name == "uri" and self._wants_uri)]
+        lost = [name for name in variables if name not in names]
+        if extra:
+            raise RegistrationError(f"{self.place}: {self.uri} has no variable for the parameter {', '.join(extra)}")
+        if lost and names != ["uri"]:
+            raise RegistrationError(f"{self.place}: the handler of {self.uri} does not take {', '.join(lost)}")
+
+    # ------------------------------------------------------------ listing
+
+    def entry(self, dialect: Any) -> Any:
+        """The entry of `resources/list` or `resources/templates/list`."""
+        facts: dict[str, Any] = {
+            "title": self.title or UNSET,
+            "description": self.description or UNSET,
+            "mime_type": self.mime_type or UNSET,
+            "annotations": UNSET if self.annotations is None else self.annotations,
+            "icons": list(self.icons) if self.icons else UNSET,
+            "meta": dict(self.meta) if self.meta else UNSET,
+        }
+        if self.template is not None:
+            return dialect.entry(t.ListedTemplate(self.uri, self.name, **facts))
+        size = UNSET if self.size is None else self.size
+        return dialect.entry(t.ListedResource(self.uri, self.name, size=size, **facts))
+
+    # ------------------------------------------------------------ reading
+
+    def bind(self, uri: str) -> dict[str, Any] | None:
+        """Keyword arguments for the handler; None if the URI is not of this template or nothing can read it."""
+        if self._signature is None:
+            return None
+        variables = self.template.match(uri) if self.template is not None else {}
+        if variables is None:
+            return None
+        given: dict[str, Any] = {name: variables[name] for name in variables if self._takes(name)}
+        if self._wants_uri:
+            given["uri"] = uri
+        return self._signature.bind(encode(given))
+
+    def _takes(self, name: str) -> bool:
+        return self._signature is not None and any(field.name == name for field in self._signature.fields)
+
+    def contents(self, value: Any, uri: str) -> list[t.ResourceContents]:
+        """What a handler's value becomes; an empty list where there is nothing."""
+        return contents(value, uri, self.mime_type)
+
+
+class Resources:
+    """`resources/list`, `resources/templates/list` and `resources/read`."""
+
+    def __init__(self, registry: Registry[Resource], templates: Registry[Resource], errors: ErrorPolicy) -> None:
+        self.registry = registry
+        self.templates = templates
+        self.errors = errors
+
+    async def list(self, call: Call) -> Raw:
+        return self.registry.page(call)
+
+    async def list_templates(self, call: Call) -> Raw:
+        return self.templates.page(call)
+
+    def read(self, call: Call) -> Awaitable[t.Result]:
+        return self.read_uri(call, call.params.uri)
+
+    async def read_uri(self, call: Call, uri: str) -> t.Result:
+        """What the resource at `uri` holds, on behalf of `call`; also for handlers that read a resource."""
+        resource, arguments = self._find(call, uri)
+        if resource.needs:
+            require(call, resource.needs)
+        assert resource.invoke is not None, "a resource with a handler gets its invoke when it is registered"
+
+        def finish(value: Any) -> t.Result:
+            if isinstance(value, t.Result) and not isinstance(value, t.ReadResourceResult):
+                return value  # a question to the client, for example
+            return self._result(call, resource, uri, value)
+
+        what = f"The resource {resource.uri}"
+        made: t.Result = await outcome(resource.invoke(call, arguments), finish, self.errors, what)
+        return made
+
+    def _result(self, call: Call, resource: Resource, uri: str, value: Any) -> t.ReadResourceResult:
+        found = resource.contents(value, uri)
+        if not found:
+            raise self.not_found(call, uri)
+        made = t.ReadResourceResult(contents=found)
+        if isinstance(value, t.ReadResourceResult):
+            made.meta = value.meta
+        if call.dialect.modern:
+            cache = resource.cache or self.registry.cache
+            made.ttl_ms = int(cache.ttl * 1000)
+            made.cache_scope = cache.scope if resource.sees is None else "private"
+        return made
+
+    def _find(self, call: Call, uri: str) -> tuple[Resource, dict[str, Any]]:
+        """The resource with that very URI, else the first template that it fits, types included."""
+        exact = self.registry.find(uri, call)
+        refused: ShapeError | None = None
+        for resource in (exact,) if exact is not None else self.templates.visible(call):
+            try:
+                arguments = resource.bind(uri)
+            except ShapeError as error:
+                refused = refused or error
+            else:
+                if arguments is not None:
+                    return resource, arguments
+        if refused is not None:
+            raise ProtocolError(INVALID_PARAMS, f"{uri[:200]}: {refused}", {"uri": uri}) from refused
+        raise self.not_found(call, uri)
+
+    def matching(self, call: Call, uri: str) -> Resource | None:
+        """The first template that `uri` fits."""
+        fits = (r for r in self.templates.visible(call) if r.template is not None and r.template.match(uri) is not None)
+        return next(fits, None)
+
+    def not_found(self, call: Call, uri: str) -> ProtocolError:
+        hint = nearest(uri, self.registry.seen(call))
+        return ProtocolError(RESOURCE_NOT_FOUND, f"Resource not found: {uri[:200]}{hint}", {"uri": uri})
+
+
+# ---------------------------------------------------------------- registration
+
+
+def _template(uri: Any, unsafe: Iterable[str], where: str) -> Template | None:
+    """The compiled template of a URI with variables, None for one without."""
+    if not isinstance(uri, str) or not _URI.fullmatch(uri):
+        raise RegistrationError(f'{where}: {uri!r} is no URI; it begins with a scheme, such as "notes://"')
+    if "{" not in uri and "}" not in uri:
+        return None
+    try:
+        return Template(uri, unsafe=unsafe)
+    except ValueError as error:
+        raise RegistrationError(f"{where}: {error}") from error
+
+
+def _name_of(handler: Any) -> str:
+    name: str = getattr(handler, "__name__", "")
+    return "" if name == "<lambda>" else name
+
+
+def _annotations(given: Any, where: str) -> t.Annotations | None:
+    """Annotations from a mapping with the spec's names or ours, checked."""
+    if given is None:
+        return None
+    if isinstance(given, t.Annotations):
+        given = {name: value for name, value in msgspec.structs.asdict(given).items() if value is not UNSET}
+    named = {"last_modified" if name == "lastModified" else name: value for name, value in given.items()}
+    unknown = named.keys() - {"audience", "priority", "last_modified"}
+    if unknown or not 0 <= named.get("priority", 0) <= 1:
+        raise RegistrationError(f"{where}: annotations are audience, priority (0 to 1) and lastModified, not {given}")
+    wire = {"lastModified" if name == "last_modified" else name: value for name, value in named.items()}
+    try:
+        return msgspec.convert(wire, t.Annotations)
+    except msgspec.ValidationError as error:
+        raise RegistrationError(f"{where}: annotations: {error}") from error
+
+
+# ---------------------------------------------------------------- results
+
+
+def contents(value: Any, uri: str, mime_type: str | None = None) -> list[t.ResourceContents]:
+    """What a handler's value becomes: text as it is, bytes as a blob, contents as they are, the rest as JSON."""
+    if value is None:
+        return []
+    if isinstance(value, t.ReadResourceResult):
+        value = value.contents
+        return [_one(item, uri, mime_type) for item in value]
+    if isinstance(value, list | tuple) and not _is_contents(value) and any(_is_contents(item) for item in value):
+        return [_one(item, uri, mime_type) for item in value]
+    return [_one(value, uri, mime_type)]
+
+
+def _is_contents(value: Any) -> bool:
+    return isinstance(value, t.ResourceContents | t.Content | bytes) or is_media(value) or _is_triple(value)
+
+
+def _is_triple(value: Any) -> bool:
+    """Whether `value` is `(uri, mime_type, str or bytes)`, and not just three strings."""
+    if not isinstance(value, tuple) or len(value) != 3 or not isinstance(value[0], str):
+        return False
+    return _URI.fullmatch(value[0]) is not None and isinstance(value[2], str | bytes)
+
+
+def _one(value: Any, uri: str, mime_type: str | None) -> t.ResourceContents:
+    if isinstance(value, str):
+        return t.ResourceContents(uri, mime_type or TEXT, text=value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return t.ResourceContents(uri, mime_type or BYTES, blob=bytes(value))
+    if isinstance(value, t.ResourceContents):
+        return _checked(value, mime_type)
+    if is_media(value):
+        return t.ResourceContents(uri, value[1], blob=value[0])
+    if _is_triple(value):
+        return _one(value[2], value[0], value[1] or mime_type)
+    if isinstance(value, t.EmbeddedResource):
+        return _checked(value.resource, mime_type)
+    if isinstance(value, t.Image | t.Audio):
+        return t.ResourceContents(uri, value.mime_type, blob=value.data)
+    if isinstance(value, t.Text):
+        return t.ResourceContents(uri, mime_type or TEXT, text=value.text)
+    return t.ResourceContents(uri, mime_type or JSON, text=to_json(value).decode())
+
+
+def _checked(given: t.ResourceContents, mime_type: str | None) -> t.ResourceContents:
+    """Structs do not check their own fields; contents hold text or a blob, and not both."""
+    has_text, has_blob = isinstance(given.text, str), isinstance(given.blob, bytes)
+    if has_text == has_blob or not isinstance(given.uri, str):
+        raise Unencodable("ResourceContents without exactly one of text (str) and blob (bytes)")
+    if given.mime_type is not UNSET or mime_type is None:
+        return given
+    return msgspec.structs.replace(given, mime_type=mime_type)

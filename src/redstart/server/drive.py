@@ -1,0 +1,127 @@
+"""Runs a generator to its end, or to where it is cut: on the loop, or in a thread.
+
+What it yields is content or a solution; `Progress` becomes a notification; `Ask` gets its answer sent back in.
+It is closed when it is cut, when the call is cancelled and when its time is over.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any
+
+from redstart.features.solutions import Collected, Collector, Cut, Progress
+from redstart.server.context import Context, SyncContext, current_call
+
+if TYPE_CHECKING:
+    from redstart.server.host import Host
+
+try:
+    from redstart.features.ask import Ask
+except ImportError:  # pragma: no cover - until asking is there
+
+    class Ask:  # type: ignore[no-redef]
+        """Stands in for the real one."""
+
+
+class Stopped(Exception):
+    """Nobody waits for this generator any more."""
+
+
+def is_generator(fn: Any) -> bool:
+    """Whether calling `fn` gives something to iterate."""
+    call = getattr(fn, "__call__", None)  # noqa: B004 - the method itself is wanted
+    found = [f for f in (inspect.unwrap(fn), call) if f is not None]
+    return any(inspect.isgeneratorfunction(f) or inspect.isasyncgenfunction(f) for f in found)
+
+
+def drive_async(fn: Callable[..., Any], host: Host, cut: Cut | None) -> Callable[..., Coroutine[Any, Any, Collected]]:
+    """An `async def` that collects what the async generator function `fn` yields."""
+
+    async def collect(**arguments: Any) -> Collected:
+        call = current_call.get()
+        collector = Collector(cut)
+        context: Context[Any] = Context(call, host)
+        async with aclosing(fn(**arguments)) as generator:
+            answer: Any = None
+            while True:
+                try:
+                    item = await generator.asend(answer)
+                except StopAsyncIteration:
+                    break
+                answer = None
+                if isinstance(item, Progress):
+                    await context.progress(item.progress, item.total, item.message)
+                elif isinstance(item, Ask):
+                    answer = await _answered(context, item)
+                elif collector.take(item):
+                    break
+        return collector.collected()
+
+    return collect
+
+
+def drive_sync(fn: Callable[..., Any], host: Host, cut: Cut | None) -> Callable[..., Collected]:
+    """A `def`, for a thread, that collects what the generator function `fn` yields."""
+
+    def collect(**arguments: Any) -> Collected:
+        call = current_call.get()
+        context: SyncContext[Any] = SyncContext(call, host)
+
+        def react(item: Any) -> Any:
+            if isinstance(item, Progress):
+                context.progress(item.progress, item.total, item.message)
+                return None
+            return host.wait(_answered(Context(call, host), item))
+
+        return run_generator(fn(**arguments), Collector(cut), react, lambda: call.open)
+
+    return collect
+
+
+def drive_inline(fn: Callable[..., Any], host: Host, cut: Cut | None) -> Callable[..., Collected]:
+    """A `def`, for the loop itself, that collects what the generator function `fn` yields."""
+
+    def collect(**arguments: Any) -> Collected:
+        call = current_call.get()
+
+        def react(item: Any) -> Any:
+            if not isinstance(item, Progress):
+                raise TypeError('an executor="inline" generator cannot ask: it would block the loop')
+            Context[Any](call, host)._progress(item.progress, item.total, item.message)
+
+        return run_generator(fn(**arguments), Collector(cut), react, lambda: call.open)
+
+    return collect
+
+
+def run_generator(
+    generator: Any, collector: Collector, react: Callable[[Any], Any], wanted: Callable[[], bool]
+) -> Collected:
+    """Collect a sync generator. `react` answers Progress and Ask; it is left as soon as `wanted` says no."""
+    with closing(generator):
+        answer: Any = None
+        while True:
+            try:
+                item = generator.send(answer)
+            except StopIteration as end:
+                collector.returned = end.value
+                break
+            if not wanted():
+                raise Stopped
+            answer = None
+            if isinstance(item, Progress | Ask):
+                answer = react(item)
+            elif collector.take(item):
+                break
+    return collector.collected()
+
+
+async def _answered(context: Context[Any], question: Any) -> Any:
+    """The answer to an Ask; how it is asked is decided in one place, `server/asking.py`."""
+    from redstart.server.asking import answer_ask
+
+    return await answer_ask(context, question)
+
+
