@@ -56,6 +56,7 @@ class Arguments:
         self._names: dict[str, str] = {}
         self._decode = self._make_decoder()
         self._finish = bool(self._late or self._names or any(_may_vanish(item) for item in arguments))
+        self.bind = self._make_bind()
 
     def schema(self) -> Schema:
         if not self._arguments:
@@ -65,26 +66,34 @@ class Arguments:
         del body["additionalProperties"]  # unknown arguments are refused by bind in any case
         return finish(body, defs)
 
-    def bind(self, raw: bytes | msgspec.Raw | None) -> dict[str, Any]:
-        """Keyword arguments for the function, defaults filled in; ShapeError names every bad argument."""
-        if type(raw) is not bytes:
-            raw = b"{}" if raw is None else bytes(raw)
-        try:
-            out = asdict(self._decode(raw))
-        except (ValueError, RecursionError):
-            return self._mend(raw)
-        # All required arguments are there, so as many colons as these leave no room for a second one.
-        if raw.count(b":") > self._required:
-            self._refuse_twice(raw)
-        return self._finished(out, raw) if self._finish else out
+    def _make_bind(self) -> Callable[[bytes | msgspec.Raw | None], dict[str, Any]]:
+        # A closure, not a method: on this path every attribute lookup shows.
+        decode, needles, escape, required = self._decode, self._needles, self._escape, self._required
+        finish, finished, mend, refuse_twice = self._finish, self._finished, self._mend, self._refuse_twice
+
+        def bind(raw: bytes | msgspec.Raw | None) -> dict[str, Any]:
+            """Keyword arguments for the function, defaults filled in; ShapeError names every bad argument."""
+            if type(raw) is not bytes:
+                raw = b"{}" if raw is None else bytes(raw)
+            try:
+                out = asdict(decode(raw))
+            except (ValueError, RecursionError):
+                return mend(raw)
+            # All required arguments are there, so as many colons as these leave no room for a second one.
+            if raw.count(b":") > required:
+                for needle in needles:
+                    if raw.count(needle) > 1:
+                        refuse_twice(raw)
+                        break
+                else:
+                    if escape in raw:
+                        refuse_twice(raw)
+            return finished(out, raw) if finish else out
+
+        return bind
 
     def _refuse_twice(self, raw: bytes) -> None:
-        for needle in self._needles:
-            if raw.count(needle) > 1:
-                break
-        else:
-            if self._escape not in raw:
-                return
+        """The slow and certain check."""
         import json  # only here, where a doubt costs a second parse
 
         try:

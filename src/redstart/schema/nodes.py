@@ -1,183 +1,17 @@
-"""The branches of the intermediate form: arrays, maps, records, unions, references.
+"""Records, unions and references of the intermediate form.
 
 Same contract as `scalars.py`.  Must not know: annotations, functions.
 """
 
-import pathlib
-import types
 from collections.abc import Callable, Sequence
 from typing import Any, Union
 
 import msgspec
 
+from redstart.schema.containers import Row, opened
 from redstart.schema.emit import Defs, Schema, any_of
-from redstart.schema.limits import Limits
 from redstart.schema.problems import Problem, join, missing, unknown, wrong_type, wrong_value
-from redstart.schema.scalars import ABSENT, INVALID, Node, Walk, faithful, narrowed
-
-
-def opened(value: Any, kind: type, walk: Walk) -> Any:
-    """The value, or in a lax walk the array or object that hosts put into a string."""
-    if walk.lax and type(value) is str:
-        try:
-            inner = msgspec.json.decode(value)
-        except (ValueError, RecursionError):
-            return value
-        return inner if type(inner) is kind else value
-    return value
-
-
-def checked(out: Any, limits: Limits | None, value: Any, path: str, walk: Walk) -> Any:
-    if limits is not None and (words := limits.broken(out)) is not None:
-        return walk.refuse(wrong_value(path, words, value))
-    return out
-
-
-class Array(Node):
-    """list, set, frozenset, tuple[T, ...], deque: `build` makes it from a list."""
-
-    __slots__ = ("build", "children", "item", "limits", "origin", "plain")
-    rank = 40
-    family = "array"
-
-    def __init__(self, item: Node, build: Any, origin: Any, plain: bool, limits: Limits | None = None) -> None:
-        self.item = item
-        self.children = (item,)
-        self.build = build
-        self.origin = origin  # what msgspec knows this container as, or ABSENT
-        self.plain = plain and (limits is None or limits.plain)
-        self.limits = limits
-
-    @property
-    def words(self) -> str:
-        return "an array"
-
-    @property
-    def native(self) -> Any:
-        inner = self.item.native
-        if inner is ABSENT or self.origin is ABSENT:
-            return ABSENT
-        return narrowed(self.origin[(inner, ...) if self.origin is tuple else inner], self.limits)
-
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
-        value = opened(value, list, walk)
-        if type(value) is not list:
-            return walk.refuse(wrong_type(path, self.words, value))
-        before = len(walk.problems)
-        item = self.item
-        out = [item.read(inner, join(path, index), walk) for index, inner in enumerate(value)]
-        if len(walk.problems) > before:
-            return INVALID
-        try:
-            built = out if self.build is list else self.build(out)
-        except TypeError:
-            return walk.refuse(wrong_type(path, "an array of plain values", value))
-        return checked(built, self.limits, value, path, walk)
-
-    def emit(self, defs: Defs) -> Schema:
-        item = self.item.emit(defs)
-        limits = self.limits.schema() if self.limits is not None else {}
-        return {"type": "array", **({"items": item} if item else {}), **limits}
-
-    def limited(self, limits: Limits) -> Node:
-        return Array(self.item, self.build, self.origin, self.plain, limits.over(self.limits))
-
-
-class Row(Node):
-    """tuple[A, B]: as many items as it says."""
-
-    __slots__ = ("children",)
-    rank = 39
-    plain = True
-
-    def __init__(self, items: Sequence[Node]) -> None:
-        self.children = tuple(items)
-
-    @property
-    def words(self) -> str:
-        return f"an array of {len(self.children)} items"
-
-    @property
-    def native(self) -> Any:
-        inner = tuple(item.native for item in self.children)
-        return ABSENT if ABSENT in inner else types.GenericAlias(tuple, inner)
-
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
-        value = opened(value, list, walk)
-        if type(value) is not list or len(value) != len(self.children):
-            return walk.refuse(wrong_type(path, self.words, value))
-        before = len(walk.problems)
-        pairs = zip(self.children, value, strict=True)
-        out = tuple(item.read(inner, join(path, index), walk) for index, (item, inner) in enumerate(pairs))
-        return INVALID if len(walk.problems) > before else out
-
-    def emit(self, defs: Defs) -> Schema:
-        count = len(self.children)
-        prefix = {"prefixItems": [item.emit(defs) for item in self.children]} if count else {}
-        return {"type": "array", **prefix, "minItems": count, "maxItems": count}
-
-
-class Map(Node):
-    """dict[K, V]; the keys are read from strings."""
-
-    __slots__ = ("build", "children", "key", "limits", "plain", "value")
-    rank = 45
-    family = "object"
-
-    def __init__(self, key: Node, value: Node, build: Any, plain: bool, limits: Limits | None = None) -> None:
-        self.children = (key, value)
-        self.key = key
-        self.value = value
-        self.build = build
-        self.plain = plain and (limits is None or limits.plain)
-        self.limits = limits
-
-    @property
-    def words(self) -> str:
-        return "an object"
-
-    @property
-    def native(self) -> Any:
-        key, value = self.key.native, self.value.native
-        if key is ABSENT or value is ABSENT or self.build is not dict:
-            return ABSENT
-        return narrowed(types.GenericAlias(dict, (key, value)), self.limits)
-
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
-        value = opened(value, dict, walk)
-        if type(value) is not dict:
-            return walk.refuse(wrong_type(path, self.words, value))
-        before = len(walk.problems)
-        keys = Walk(lax=True)  # 5 as a key can only be written "5"
-        out = {}
-        for key, inner in value.items():
-            name = self.key.read(key, join(path, key), keys)
-            read = self.value.read(inner, join(path, key), walk)
-            if name is not INVALID:
-                out[name] = read
-        walk.problems += [Problem(p.path, f"has a bad key: it {p.expected}", p.got, p.hint) for p in keys.problems]
-        if len(walk.problems) > before:
-            return INVALID
-        built = out if self.build is dict else self.build(out)
-        return checked(built, self.limits, value, path, walk)
-
-    def emit(self, defs: Defs) -> Schema:
-        key, value = self.key.emit(defs), self.value.emit(defs)
-        limits = self.limits.schema() if self.limits is not None else {}
-        out: Schema = {"type": "object", **({"additionalProperties": value} if value else {}), **limits}
-        if key not in ({}, {"type": "string"}):
-            out["propertyNames"] = KEY_SCHEMAS.get(key.get("type", ""), key)
-        return out
-
-    def limited(self, limits: Limits) -> Node:
-        return Map(self.key, self.value, self.build, self.plain, limits.over(self.limits))
-
-
-KEY_SCHEMAS = {
-    "integer": {"pattern": "^-?[0-9]+$"},
-    "number": {"pattern": "^-?[0-9.eE+-]+$"},
-    "boolean": {"enum": ["true", "false"]},
-}
+from redstart.schema.scalars import ABSENT, INVALID, Node, Walk, faithful
 
 
 class Slot(msgspec.Struct):
@@ -212,8 +46,8 @@ def plain_json(value: Any) -> Any:
 
 
 def _encoded(value: Any) -> Any:
-    if isinstance(value, pathlib.PurePath):
-        return str(value)
+    if hasattr(value, "__fspath__"):
+        return value.__fspath__()
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     raise NotImplementedError
@@ -380,3 +214,29 @@ class Link(Node):
 
     def emit(self, defs: Defs) -> Schema:
         return defs.ref(self.target, self.name, lambda: self.target.emit(defs))
+
+
+class Noted(Node):
+    """An item of a container whose annotation says more about it: `list[Annotated[str, "a tag"]]`."""
+
+    __slots__ = ("children", "inner", "notes")
+    plain = True
+
+    def __init__(self, inner: Node, notes: Schema) -> None:
+        self.inner = inner
+        self.notes = notes
+        self.children = (inner,)
+
+    @property
+    def words(self) -> str:
+        return self.inner.words
+
+    @property
+    def native(self) -> Any:
+        return self.inner.native
+
+    def read(self, value: Any, path: str, walk: Walk) -> Any:
+        return self.inner.read(value, path, walk)
+
+    def emit(self, defs: Defs) -> Schema:
+        return {**self.inner.emit(defs), **self.notes}

@@ -3,7 +3,6 @@
 Knows: paths, phrases, nearest names.  Must not know: types, schemas, functions.
 """
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -110,6 +109,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     given = name[:SHOWN_CHARS].casefold()
     if given in folded:
         return folded[given]
+    import difflib  # only here: a right call never needs it
+
     close = difflib.get_close_matches(given, folded, n=1, cutoff=0.6)
     if close:
         return folded[close[0]]

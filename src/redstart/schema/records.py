@@ -3,7 +3,6 @@
 Knows: dataclasses, TypedDict, NamedTuple, attrs, msgspec.Struct.  Must not know: JSON, schemas.
 """
 
-import dataclasses
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -42,6 +41,8 @@ def bare(annotation: Any) -> Any:
 
 
 def _dataclass(cls: Any, hints: dict[str, Any], node: Record) -> list[RawField]:
+    import dataclasses  # loaded long ago, or there would be no dataclass
+
     out = []
     # msgspec sets the attributes itself, so a class with an __init__ of its own must not reach it.
     node.plain = cls.__dataclass_params__.init and not _has_init_vars(cls)
@@ -123,7 +124,7 @@ def _attrs(cls: Any, hints: dict[str, Any], node: Record) -> list[RawField]:
 
 READERS: tuple[tuple[Callable[[Any], bool], Reader], ...] = (
     (lambda cls: isinstance(cls, msgspec.StructMeta), _struct),
-    (lambda cls: dataclasses.is_dataclass(cls), _dataclass),
+    (lambda cls: hasattr(cls, "__dataclass_fields__"), _dataclass),
     (lambda cls: hasattr(cls, "__attrs_attrs__"), _attrs),
     (lambda cls: hasattr(cls, "__required_keys__") and hasattr(cls, "__total__"), _typed_dict),
     (lambda cls: issubclass(cls, tuple) and hasattr(cls, "_field_defaults"), _named_tuple),

@@ -15,10 +15,11 @@ from typing import Any, ForwardRef, TypeVar, Union
 import msgspec
 
 from redstart.schema import records
+from redstart.schema.containers import Array, Map, Row
 from redstart.schema.foreign import Foreign, is_foreign, needs_foreign
 from redstart.schema.limits import FAMILIES, Limits, Notes, read_notes
-from redstart.schema.nodes import Array, Either, Link, Map, Record, Row, Slot
-from redstart.schema.scalars import ABSENT, JSON_NAMES, KINDS, NULL, Anything, Choice, Node, Scalar
+from redstart.schema.nodes import Either, Link, Noted, Record, Slot
+from redstart.schema.scalars import ABSENT, JSON_NAMES, KINDS, NULL, Anything, Choice, Node, Scalar, path_kind
 
 
 class UnsupportedType(TypeError):
@@ -200,20 +201,26 @@ def _fits(node: Node, notes: Notes) -> bool:
 
 def _array(build: Any, origin: Any, plain: bool = True) -> Callable[[Any, Scope], Node]:
     def make(args: Any, scope: Scope) -> Node:
-        return Array(compile_node(args[0], scope) if args else Anything(), build, origin, plain)
+        return Array(_item(args[0], scope) if args else Anything(), build, origin, plain)
 
     return make
 
 
 def _tuple(args: Any, scope: Scope) -> Node:
     if len(args) == 2 and args[1] is ...:
-        return Array(compile_node(args[0], scope), tuple, tuple, True)
-    return Row([compile_node(arg, scope) for arg in args if arg != ()])
+        return Array(_item(args[0], scope), tuple, tuple, True)
+    return Row([_item(arg, scope) for arg in args if arg != ()])
+
+
+def _item(annotation: Any, scope: Scope) -> Node:
+    node, notes = compile_field(annotation, scope)
+    return Noted(node, notes) if notes else node
 
 
 def _map(build: Any, plain: bool = True) -> Callable[[Any, Scope], Node]:
     def make(args: Any, scope: Scope) -> Node:
-        key, value = (compile_node(arg, scope) for arg in args) if args else (Scalar(KINDS[str]), Anything())
+        key: Node = compile_node(args[0], scope) if args else Scalar(KINDS[str])
+        value = _item(args[1], scope) if args else Anything()
         return Map(Scalar(KINDS[str]) if isinstance(key, Anything) else key, value, build, plain)
 
     return make
@@ -226,6 +233,8 @@ def _defaultdict(value: dict[Any, Any]) -> Any:
 def _union(args: Any, scope: Scope) -> Node:
     branches: list[Node] = []
     for arg in args:
+        if arg is msgspec.UnsetType:  # absence is not a value in JSON
+            continue
         node = compile_node(arg, scope)
         branches += node.children if isinstance(node, Either) else (node,)
     return Either(branches)
@@ -287,6 +296,8 @@ def _class(cls: type, scope: Scope, annotation: Any = None) -> Node:
     reader = records.reader_for(cls)
     if reader is not None:
         return _record(cls, annotation or cls, reader, scope)
+    if cls.__module__.partition(".")[0] == "pathlib":
+        return Scalar(path_kind(cls))
     for base in (str, int, float, bytes):
         if issubclass(cls, base):
             return Scalar(_subclass(cls, base))
@@ -316,7 +327,7 @@ def _enum(cls: type[enum.Enum], scope: Scope) -> Node:
 
 
 def _record(cls: type, annotation: Any, reader: "records.Reader", scope: Scope) -> Node:
-    node = Record(show_type(annotation).rpartition(".<locals>.")[2], annotation, cls)
+    node = Record(cls.__name__, annotation, cls)
     if scope.typevars:
         node.key = node  # the same annotation means another type elsewhere
     else:
@@ -348,5 +359,15 @@ def _hints(cls: type, scope: Scope) -> dict[str, Any]:
 def compile_field(annotation: Any, scope: Scope) -> tuple[Node, dict[str, Any]]:
     """The node, and what the outermost `Annotated` adds to its schema."""
     stripped = records.bare(annotation)
-    notes = read_notes(stripped.__metadata__).schema if typing.get_origin(stripped) is typing.Annotated else {}
-    return compile_node(stripped, scope), notes
+    return compile_node(stripped, scope), _notes(stripped)
+
+
+def _notes(annotation: Any) -> dict[str, Any]:
+    """The schema notes of an `Annotated`, also of the only branch of an Optional."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return {**_notes(annotation.__origin__), **read_notes(annotation.__metadata__).schema}
+    if origin in (Union, types.UnionType):
+        real = [arg for arg in typing.get_args(annotation) if arg is not type(None)]
+        return _notes(real[0]) if len(real) == 1 else {}
+    return {}

@@ -8,7 +8,6 @@ Must not know: annotations, functions.
 import datetime
 import decimal
 import math
-import pathlib
 import uuid
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -193,10 +192,15 @@ def _decimal(value: Any) -> decimal.Decimal:
     return msgspec.convert(value, decimal.Decimal)
 
 
-def _path(value: Any) -> pathlib.Path:
-    if type(value) is not str:
-        raise ValueError
-    return pathlib.Path(value)
+def path_kind(cls: type) -> Kind:
+    """The row of a class of pathlib, which is imported only where the user did."""
+
+    def strict(value: Any) -> Any:
+        if type(value) is not str:
+            raise ValueError
+        return cls(value)
+
+    return Kind("a path string", {"type": "string", "format": "path"}, ABSENT, 61, "string", strict)
 
 
 def _text(words: str, fmt: str, kind: Any, rank: int, family: str) -> Kind:
@@ -232,11 +236,9 @@ KINDS: dict[Any, Kind] = {
         "bytes",
         _parsed(bytes),
     ),
-    pathlib.Path: Kind("a path string", {"type": "string", "format": "path"}, ABSENT, 61, "string", _path),
     str: Kind("a string", {"type": "string"}, str, 90, "string", _exactly(str)),
 }
 KINDS[bytearray] = msgspec.structs.replace(KINDS[bytes], native=bytearray, strict=_parsed(bytearray))
-KINDS[pathlib.PurePath] = KINDS[pathlib.Path]
 
 NULL = KINDS[type(None)]
 

@@ -157,6 +157,8 @@ def _annotation(parameter: inspect.Parameter, target: Target) -> Any:
 
 def _field(parameter: inspect.Parameter, annotation: Any, default: Any, docs: Docstring, target: Target) -> Field:
     made: Callable[[], Any] | None = None
+    if type(default).__name__ == "Field" and hasattr(default, "default_factory"):
+        raise target.fail("field(...) belongs in a class. Write the default itself.", parameter.name)
     if _is_field_info(default):
         annotation = Annotated[annotation, default]
         default = EMPTY

@@ -70,6 +70,8 @@ class Exchange:
         finally:
             watch.cancel()
             self._unwatch()
+        if data is None and calls[0].batch is not None:
+            data = calls[0].batch.whole()  # a cancellation completed it
         await self._complete(data, calls[0].status)
 
     async def _answer(self, calls: list[Call]) -> bytes | None:

@@ -48,7 +48,9 @@ class Guard:
         self._origins = {origin.lower().rstrip("/") for origin in allowed_origins}
         if public_url:
             parts = urlsplit(public_url)
-            self._hosts.add((parts.hostname or "").lower())
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError(f"public_url must be like https://mcp.example.com, not {public_url!r}")
+            self._hosts.add(split_host(parts.netloc.rpartition("@")[2])[0])
             self._origins.add(f"{parts.scheme}://{parts.netloc}".lower())
         self._good_hosts: set[bytes] = set()
         self._good_origins: set[bytes] = set()
@@ -69,17 +71,20 @@ class Guard:
         return None
 
     def _host_allowed(self, host: str) -> bool:
-        if "*" in self._hosts or host.lower() in self._hosts:
-            return True
+        return "*" in self._hosts or self._is_known(host)
+
+    def _is_known(self, host: str) -> bool:
         name, port = split_host(host)
-        return name in self._hosts and (port == "" or port.isdigit())
+        numbered = not port or (port.isascii() and port.isdigit())
+        return host.lower() in self._hosts or (numbered and name in self._hosts)
 
     def _origin_allowed(self, origin: str) -> bool:
         origin = origin.lower()
         if "*" in self._origins or origin in self._origins:
             return True
         scheme, mark, rest = origin.partition("://")
-        return bool(mark) and scheme in ("http", "https") and "/" not in rest and self._host_allowed(rest)
+        # Not _host_allowed: a server that answers to every name must still not serve every site's pages.
+        return bool(mark) and scheme in ("http", "https") and "/" not in rest and self._is_known(rest)
 
     def accepts(self, headers: Mapping[bytes, bytes]) -> Accepts:
         """What the client takes, by its Accept header."""

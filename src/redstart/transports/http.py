@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _CLAIM: Final = PROTOCOL_VERSION.encode()
 _ALLOW: Final = (b"allow", b"POST, GET, DELETE")
+_SESSION_VERSIONS: Final = (None, *HEADER_VALUES)
+"""The version headers with which a session id counts: modern requests ignore it."""
 
 
 class Gone(Exception):
@@ -143,9 +145,10 @@ class Endpoint:
             return Rejection(413, f"The body is larger than {self.guard.max_body} bytes")
         session = None
         id = headers.get(h.SESSION)
-        if id is not None and self._is_handshake(headers.get(h.VERSION), body):
+        version = headers.get(h.VERSION)
+        if id is not None and version in _SESSION_VERSIONS:
             session = self.sessions.find(id.decode("latin-1"), principal_key(user))
-            if session is None:
+            if session is None and (version is not None or _CLAIM not in body):
                 return _UNKNOWN_SESSION
         link = session.link if session is not None else self.host.link()
         events = link.receive(body, headers)
@@ -162,10 +165,6 @@ class Endpoint:
             call.principal = user
         await Exchange(self.host, receive, send, accepts, self.keep_alive, session, extra).run(calls)
         return None
-
-    def _is_handshake(self, version: bytes | None, body: bytes) -> bool:
-        """Whether a session id counts: modern requests ignore it."""
-        return version in HEADER_VALUES if version is not None else _CLAIM not in body
 
     def _take(self, events: list[Event]) -> list[Call]:
         """The calls among the events; answers and cancellations go where they belong."""
@@ -187,14 +186,14 @@ class Endpoint:
             if isinstance(event, Refusal):
                 await reply(send, event.status, event.data, [JSON])
                 return None
-        if session is None and headers.get(h.VERSION) in (None, *HEADER_VALUES):
+        if session is None and headers.get(h.VERSION) in _SESSION_VERSIONS:
             return Rejection(400, 'The header Mcp-Session-Id is missing; "initialize" answers with one')
         await reply(send, 202, b"", [])
         return None
 
     async def _get(self, headers: dict[bytes, bytes], receive: Receive, send: Send, user: Any) -> Rejection | None:
         id = headers.get(h.SESSION)
-        if id is None or headers.get(h.VERSION) not in (None, *HEADER_VALUES):
+        if id is None or headers.get(h.VERSION) not in _SESSION_VERSIONS:
             return Rejection(405, "GET opens the event stream of a session; there is none here", (_ALLOW,))
         if not self.guard.accepts(headers).sse:
             return Rejection(406, "The client must accept text/event-stream")
@@ -231,7 +230,7 @@ class Endpoint:
 
     async def _delete(self, headers: dict[bytes, bytes], send: Send, user: Any) -> Rejection | None:
         id = headers.get(h.SESSION)
-        if id is None or headers.get(h.VERSION) not in (None, *HEADER_VALUES):
+        if id is None or headers.get(h.VERSION) not in _SESSION_VERSIONS:
             return Rejection(405, "DELETE ends a session; there is none here", (_ALLOW,))
         if not self.sessions.end(id.decode("latin-1"), principal_key(user)):
             return _UNKNOWN_SESSION
@@ -242,7 +241,7 @@ class Endpoint:
         """The whole body, or None where it is larger than allowed."""
         limit = self.guard.max_body
         size = headers.get(b"content-length", b"0")
-        if not size.isdigit() or int(size) > limit:
+        if not size.isdigit() or len(size) > 20 or int(size) > limit:
             return None
         message = await receive()
         body: bytes = message.get("body", b"")

@@ -46,6 +46,8 @@ def run_http(
             f"{host} can be reached from other machines, so say under which name: "
             'server.run("http", host=…, public_url="https://mcp.example.com") or allowed_hosts=[…]'
         )
+    if _is_loopback(host):  # 127.0.0.2, too, is a name that this server answers to
+        options["allowed_hosts"] = [*options.get("allowed_hosts", ()), _url_host(host)]
     app = Endpoint(server, path=path, public_url=public_url, **options)
     listener = _bind(host, port)
     config = uvicorn.Config(
@@ -106,6 +108,11 @@ def _protocol(deadline: float) -> Any:
 
         _late: asyncio.TimerHandle | None = None
 
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            # A connection that says nothing at all is held no longer than one that says too little.
+            self._late = self.loop.call_later(deadline, self._too_slow)
+
         def data_received(self, data: bytes) -> None:
             if self._late is None:
                 self._late = self.loop.call_later(deadline, self._too_slow)
@@ -126,7 +133,7 @@ def _protocol(deadline: float) -> Any:
 
         def _too_slow(self) -> None:
             self._late = None
-            if self.transport is not None and not self.transport.is_closing():
+            if not self.transport.is_closing():
                 log.warning("closed a connection whose request was not complete after %g s", deadline)
                 self.transport.write(b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
                 self.transport.close()
@@ -142,7 +149,7 @@ def _runner(config: Any, app: Endpoint) -> Any:
         async def shutdown(self, sockets: Any = None) -> None:
             # Streams that never end by themselves must not hold up the drain.
             app.host.hub.close()
-            app.sessions.close()
+            app.sessions.end_streams()
             await super().shutdown(sockets)
 
         @contextmanager

@@ -138,6 +138,11 @@ class Sessions:
         self._on_end(live)
         return True
 
+    def end_streams(self) -> None:
+        """End the streams that never end by themselves; calls in flight may still answer."""
+        for live in self._live.values():
+            live.push.end()
+
     def close(self) -> None:
         for live in self._live.values():
             self._on_end(live)
@@ -150,6 +155,8 @@ class Sessions:
     def _read(self, id: str) -> _Ticket | None:
         try:
             data = urlsafe_b64decode(id + "=" * (-len(id) % 4))
+            if urlsafe_b64encode(data).decode().rstrip("=") != id:
+                return None  # another spelling of an id would outlive the end of its session
             signature, body = data[:_SIGNATURE], data[_SIGNATURE:]
             if not any(hmac.compare_digest(self._sign(key, body), signature) for key in self._keys):
                 return None

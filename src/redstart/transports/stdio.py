@@ -58,8 +58,8 @@ async def serve_stdio(server: Server, framer: Framer, *, stdin: Any = None, stdo
     own = stdin is None and stdout is None
     if own and sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(HINT.format(name=server.name))
-    source = _private(0) if stdin is None else stdin.fileno()
-    sink = _private(1) if stdout is None else stdout.fileno()
+    source = _private_input() if stdin is None else stdin.fileno()
+    sink = _private_output() if stdout is None else stdout.fileno()
     peer = StdioPeer(server, framer, sink)
     server.host.hub.peers.add(peer)
     await server.host.start()
@@ -73,29 +73,36 @@ async def serve_stdio(server: Server, framer: Framer, *, stdin: Any = None, stdo
         await server.host.stop()
 
 
-_guarded: dict[int, int] = {}
+_guarded: list[int] = []
 
 
 def guard_stdout() -> None:
     """Take fd 1 for the protocol before any code of the application runs."""
-    _guarded[1] = _private(1)
+    _guarded.append(_private_output())
 
 
-def _private(fd: int) -> int:
-    """A duplicate of a standard descriptor; the original then leads to stderr (1) or nowhere (0)."""
-    if fd in _guarded:
-        return _guarded.pop(fd)
-    own = os.dup(fd)
-    os.set_inheritable(own, False)
-    if fd == 1:
-        if sys.stdout is not None:
-            with suppress(OSError, ValueError):
-                sys.stdout.flush()
-        os.dup2(2, 1)
-    else:
-        nowhere = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nowhere, 0)
-        os.close(nowhere)
+def _private_input() -> int:
+    """stdin under a descriptor of our own; 0 then leads nowhere, so that a child cannot take our messages."""
+    if sys.stdin is None:  # closed before Python started: whatever 0 is now, it is no input
+        return os.open(os.devnull, os.O_RDONLY)
+    own = os.dup(0)
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    os.close(nowhere)
+    return own
+
+
+def _private_output() -> int:
+    """stdout under a descriptor of our own; 1 then leads to stderr. What `print` has buffered goes there too."""
+    if _guarded:
+        return _guarded.pop()
+    if sys.stdout is None:
+        return os.open(os.devnull, os.O_WRONLY)
+    own = os.dup(1)
+    other = 2 if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY)
+    os.dup2(other, 1)
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
     return own
 
 
@@ -125,15 +132,8 @@ class StdioPeer:
                 transport.close()
                 return
             source = os.dup(pipe.fileno())  # a device that no selector takes
-        threading.Thread(target=self._read_blocking, args=(source,), name="redstart-stdin", daemon=True).start()
+        self.channel.reader = _BlockingReader(self, source, self._loop)
         await self._ended
-
-    def _read_blocking(self, source: int) -> None:
-        """For regular files and Windows, where a read cannot be waited for."""
-        with suppress(RuntimeError):  # the loop is closed
-            while data := os.read(source, READ_SIZE):
-                self._loop.call_soon_threadsafe(self.feed, data)
-            self._loop.call_soon_threadsafe(self.end)
 
     def feed(self, data: bytes) -> None:
         """Bytes from the peer; what they lead to goes out in one write where it can."""
@@ -189,6 +189,45 @@ class _Reader(asyncio.Protocol):
         self._peer.end()
 
 
+class _BlockingReader:
+    """For regular files and Windows, where a read cannot be waited for: a thread, one chunk ahead at most."""
+
+    def __init__(self, peer: StdioPeer, source: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._peer = peer
+        self._loop = loop
+        self._source = source
+        self._go = threading.Event()
+        self._paused = False
+        self._go.set()
+        threading.Thread(target=self._run, name="redstart-stdin", daemon=True).start()
+
+    def _run(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            while data := self._read():
+                self._go.clear()
+                self._loop.call_soon_threadsafe(self._take, data)
+            self._loop.call_soon_threadsafe(self._peer.end)
+
+    def _read(self) -> bytes:
+        self._go.wait()
+        try:
+            return os.read(self._source, READ_SIZE)
+        except OSError:  # a directory, a terminal that went away: no input
+            return b""
+
+    def _take(self, data: bytes) -> None:
+        self._peer.feed(data)
+        if not self._paused:
+            self._go.set()
+
+    def pause_reading(self) -> None:
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        self._go.set()
+
+
 class Outlet:
     """What goes out: one write per batch, at once when nobody else is about to answer, and never without bound.
 
@@ -203,9 +242,9 @@ class Outlet:
         self._frame = frame
         self._calls = calls
         self._parts: list[bytes] = []
-        self._rest = b""
+        self._rest: bytes | memoryview = b""  # the part of a write that the peer has not taken yet
         self._size = 0
-        self._scheduled = self._held = self._blocked = self.broken = False
+        self._scheduled = self._held = self._blocked = self._paused = self.broken = False
         self._drained: asyncio.Event | None = None
         self.reader: Any = None
         mode = os.fstat(fd).st_mode
@@ -214,8 +253,11 @@ class Outlet:
             os.set_blocking(fd, False)
 
     def send(self, data: bytes) -> None:
-        self._parts.append(self._frame(data))
+        data = self._frame(data)
+        self._parts.append(data)
         if self._scheduled or self._held or self._blocked:
+            if self._blocked:
+                self._grow(len(data))
             return
         if self._calls:  # others are about to answer: let them join this write
             self._scheduled = True
@@ -239,41 +281,49 @@ class Outlet:
 
     def _flush(self) -> None:
         self._scheduled = False
-        parts = self._parts
-        if not parts and not self._rest:
-            return
-        data = self._rest + b"".join(parts) if self._rest or len(parts) > 1 else parts[0]
-        parts.clear()
-        self._rest = b""
-        if self.broken:
-            return
+        parts, data = self._parts, self._rest
         try:
-            written = os.write(self._fd, data)
-            while written < len(data):
-                data = data[written:]
+            while data or parts:
+                if not data:
+                    data = b"".join(parts) if len(parts) > 1 else parts[0]
+                    parts.clear()
+                if self.broken:
+                    return
                 written = os.write(self._fd, data)
+                # A view, because a copy for each 64 KiB that a pipe takes would be quadratic.
+                data = memoryview(data)[written:] if written < len(data) else b""
         except BlockingIOError:
-            self._wait_writable(data)
+            self._rest = data
+            self._wait_writable()
         except OSError:  # the peer closed its end: nothing can be told to anybody any more
             self.broken = True
+            self._rest = b""
             self._unblock()
         else:
             if self._blocked:
+                self._rest = b""
                 self._unblock()
 
-    def _wait_writable(self, data: bytes) -> None:
-        self._rest = data
+    def _wait_writable(self) -> None:
         if not self._blocked:
             self._blocked = True
+            self._size = 0
             self._loop.add_writer(self._fd, self._flush)
-        if self.reader is not None and len(data) > HIGH_WATER:
+            self._grow(len(self._rest))
+
+    def _grow(self, size: int) -> None:
+        """More is waiting for a peer that does not read: beyond HIGH_WATER it is not listened to either."""
+        self._size += size
+        if self._size > HIGH_WATER and self.reader is not None and not self._paused:
+            self._paused = True
             self.reader.pause_reading()
 
     def _unblock(self) -> None:
         if self._blocked:
             self._blocked = False
             self._loop.remove_writer(self._fd)
-        if self.reader is not None:
+        if self._paused:
+            self._paused = False
             with suppress(RuntimeError):
                 self.reader.resume_reading()
         if self._drained is not None:

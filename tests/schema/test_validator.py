@@ -1,0 +1,177 @@
+"""The validator for hand-written schemas, and that it agrees with the reference implementation."""
+
+import sys
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redstart.schema.validator import SchemaError, apply_defaults, compile_schema
+
+CASES: list[tuple[Any, Any, list[str]]] = [
+    ({"type": "integer"}, 5, []),
+    ({"type": "integer"}, 5.0, []),
+    ({"type": "integer"}, True, ["The argument must be an integer, got true."]),
+    ({"type": ["integer", "null"]}, "x", ['The argument must be an integer or null, got the string "x".']),
+    ({"enum": ["asc", "desc"]}, "ascc", ['The argument must be one of "asc", "desc", got "ascc"; did you mean "asc"?']),
+    ({"const": 1}, True, ["The argument must be 1, got true."]),
+    ({"properties": {"a": {"maximum": 3}}}, {"a": 4}, ['Argument "a" must be at most 3, got 4.']),
+    ({"properties": {"a": {"type": "string"}}, "required": ["a"]}, {}, ['Missing required argument "a" (string).']),
+    (
+        {"properties": {"color": {}}, "additionalProperties": False},
+        {"colour": 1},
+        ['Unknown argument "colour"; did you mean "color"? Known: color.'],
+    ),
+    ({"additionalProperties": {"type": "string"}}, {"a": 1}, ['Argument "a" must be a string, got 1.']),
+    ({"items": {"type": "string"}}, ["a", 1], ['Argument "[1]" must be a string, got 1.']),
+    ({"minLength": 2}, "a", ['The argument must be at least 2 characters long, got "a".']),
+    ({"minLength": 2}, 5, []),
+    ({"maximum": 2}, True, []),
+    ({"minItems": 1}, [], ["The argument must be at least 1 items long, got []."]),
+    ({"maxProperties": 0}, {"a": 1}, ['The argument must be at most 0 entries long, got {"a": 1}.']),
+    ({"exclusiveMinimum": 0}, 0, ["The argument must be more than 0, got 0."]),
+    ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "null"}}}, 1, ["The argument must be null, got 1."]),
+    ({"properties": {"a": False}}, {"a": 1}, ['Argument "a" is not allowed here, got 1.']),
+    ({"type": "string", "format": "email", "x-mine": 1, "title": "t", "default": 3}, "no email", []),
+]
+
+
+@pytest.mark.parametrize(("schema", "value", "texts"), CASES, ids=[str(schema) for schema, _, _ in CASES])
+def test_check(schema: Any, value: Any, texts: list[str]) -> None:
+    assert [str(problem) for problem in compile_schema(schema, where="tool t").check(value)] == texts
+    assert jsonschema.Draft202012Validator(schema).is_valid(value) == (not texts)
+
+
+RECURSIVE = {
+    "type": "object",
+    "properties": {"v": {"type": "integer"}, "kids": {"type": "array", "items": {"$ref": "#"}}},
+    "required": ["v"],
+}
+
+
+def test_recursive_schema() -> None:
+    found = compile_schema(RECURSIVE, where="t").check({"v": 1, "kids": [{"v": 2, "kids": [{"v": "x"}]}]})
+    assert [problem.path for problem in found] == ["kids[0].kids[0].v"]
+
+
+FOREIGN: list[tuple[Any, Any, str]] = [
+    (
+        {"properties": {"a": {"type": "string", "pattern": "^x"}}},
+        {"a": "y"},
+        'Argument "a" is refused: "y" does not match "^x".',
+    ),
+    (
+        {"properties": {"a": {"type": "integer", "multipleOf": 2}}},
+        {"a": "y"},
+        'Argument "a" must be an integer, got the string "y".',
+    ),
+    (
+        {"patternProperties": {"^x": {}}, "additionalProperties": False},
+        {"y": 1},
+        'Unknown argument "y". None is expected here.',
+    ),
+    (
+        {"prefixItems": [{"type": "string"}], "items": {"type": "integer"}},
+        ["a", "b"],
+        'Argument "[1]" must be an integer, got the string "b".',
+    ),
+    ({"anyOf": [{"type": "string"}], "required": ["a", "b"]}, {}, 'Missing required argument "a".'),
+]
+
+
+@pytest.mark.parametrize(("schema", "value", "text"), FOREIGN, ids=[str(schema) for schema, _, _ in FOREIGN])
+def test_other_keywords_are_never_skipped(schema: Any, value: Any, text: str) -> None:
+    assert text in [str(problem) for problem in compile_schema(schema, where="t").check(value)]
+
+
+def test_foreign_keywords_accept_what_is_right() -> None:
+    validator = compile_schema({"patternProperties": {"^x": {}}, "additionalProperties": False}, where="t")
+    assert validator.check({"xa": 1}) == []
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+    with pytest.raises(SchemaError, match=r'tool t: the keyword pattern .*pip install "redstart\[validate\]"'):
+        compile_schema({"properties": {"a": {"pattern": "x"}}}, where="tool t")
+    compile_schema({"properties": {"pattern": {"type": "string"}}}, where="tool t")  # a property, not a keyword
+
+
+REFUSED: list[tuple[Any, str]] = [
+    ({"$ref": "https://example.com/s.json"}, "leaves the document"),
+    ({"properties": {"a": {"$ref": "other.json#/x"}}}, "leaves the document"),
+    ({"anyOf": [{"$ref": "http://x"}]}, "leaves the document"),
+    ({"oneOf": [{"not": {"$dynamicRef": "http://x"}}]}, "leaves the document"),
+    ({"$ref": "#/$defs/none"}, "points to nothing"),
+    ({"$ref": "#"}, "refers to itself"),
+    ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "refers to itself"),
+    ({"type": "int"}, "#/type must be a JSON type name"),
+    ({"properties": {"a": {"minimum": "1"}}}, "#/properties/a/minimum must be a number"),
+    ({"required": "a"}, "#/required must be a list of names"),
+    ({"properties": {"a": 5}}, "#/properties/a must be a schema"),
+    ({"pattern": "("}, "tool t"),
+]
+
+
+@pytest.mark.parametrize(("schema", "why"), REFUSED, ids=[str(schema) for schema, _ in REFUSED])
+def test_refused_schemas(schema: Any, why: str) -> None:
+    with pytest.raises(SchemaError, match=why.replace("$", r"\$")) as caught:
+        compile_schema(schema, where="tool t")
+    assert "tool t" in str(caught.value)
+
+
+def test_a_ref_inside_a_value_is_a_value() -> None:
+    assert compile_schema({"const": {"$ref": "http://x"}}, where="t").check({"$ref": "http://x"}) == []
+
+
+def test_defaults() -> None:
+    schema = {
+        "properties": {"a": {"default": [1]}, "b": {"properties": {"c": {"default": 2}}}, "d": {"$ref": "#/$defs/d"}},
+        "$defs": {"d": {"items": {"properties": {"e": {"default": None}}}}},
+    }
+    value: dict[str, Any] = {"b": {}, "d": [{}]}
+    assert apply_defaults(schema, value) == {"a": [1], "b": {"c": 2}, "d": [{"e": None}]}
+    assert value == {"b": {}, "d": [{}]}
+    apply_defaults(schema, value)["a"].append(2)
+    assert apply_defaults(schema, value)["a"] == [1]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from([1.0, 2.5]) | st.text("ab", max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=5,
+)
+leaf_schemas = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(
+            ["string", "integer", "number", "boolean", "array", "object", "null", ["string", "null"]]
+        ),
+        "enum": st.lists(json_values, min_size=1, max_size=3),
+        "const": json_values,
+        "minimum": st.integers(-3, 3),
+        "exclusiveMaximum": st.integers(-3, 3),
+        "minLength": st.integers(0, 2),
+        "maxItems": st.integers(0, 2),
+        "minProperties": st.integers(0, 2),
+        "required": st.lists(st.sampled_from("ab"), unique=True),
+    },
+)
+schemas = st.recursive(
+    leaf_schemas,
+    lambda inner: st.fixed_dictionaries(
+        {"items": inner},
+        optional={
+            "properties": st.dictionaries(st.sampled_from("ab"), inner),
+            "additionalProperties": inner | st.booleans(),
+        },
+    ),
+    max_leaves=4,
+)
+
+
+@given(schemas, json_values)
+def test_agrees_with_the_reference(schema: Any, value: Any) -> None:
+    reference = jsonschema.Draft202012Validator(schema).is_valid(value)
+    assert (compile_schema(schema, where="t").check(value) == []) == reference
