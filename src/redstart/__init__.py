@@ -10,10 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from redstart.client.client import Client
-    from redstart.features.errors import RegistrationError, ToolError
+    from redstart.features.ask import Accepted, Ask, Cancelled, Declined, UrlElicitationRequired
+    from redstart.features.completion import Complete
+    from redstart.features.errors import RegistrationError, ToolError, Unanswered
+    from redstart.features.explicit import Parameter
+    from redstart.features.files import Directory, File
+    from redstart.features.forms import Choice, Choices, Format
+    from redstart.features.param_headers import Header
+    from redstart.features.prompts import Prompt, PromptResult
     from redstart.features.registry import Cache
-    from redstart.features.tools import Header, Parameter, Tool
-    from redstart.server.context import Context, SyncContext
+    from redstart.features.resources import Resource
+    from redstart.features.sampling import Root, Sampled
+    from redstart.features.solutions import Progress, predicate
+    from redstart.features.tools import Tool
+    from redstart.server.context import Context, SyncContext, current_context
+    from redstart.server.inject import Depends
     from redstart.server.server import Server
     from redstart.wire.jsonrpc import ProtocolError
     from redstart.wire.types import (
@@ -23,6 +34,7 @@ if TYPE_CHECKING:
         Icon,
         Image,
         Message,
+        PromptArgument,
         ResourceContents,
         ResourceLink,
         Text,
@@ -32,51 +44,95 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Accepted": "features.ask",
     "Annotations": "wire.types",
+    "Ask": "features.ask",
     "Audio": "wire.types",
     "Cache": "features.registry",
+    "Cancelled": "features.ask",
+    "Choice": "features.forms",
+    "Choices": "features.forms",
     "Client": "client.client",
+    "Complete": "features.completion",
     "Context": "server.context",
+    "Declined": "features.ask",
+    "Depends": "server.inject",
+    "Directory": "features.files",
     "EmbeddedResource": "wire.types",
-    "Header": "features.tools",
+    "File": "features.files",
+    "Format": "features.forms",
+    "Header": "features.param_headers",
     "Icon": "wire.types",
     "Image": "wire.types",
     "Message": "wire.types",
-    "Parameter": "features.tools",
+    "Parameter": "features.explicit",
+    "Progress": "features.solutions",
+    "Prompt": "features.prompts",
+    "PromptArgument": "wire.types",
+    "PromptResult": "features.prompts",
     "ProtocolError": "wire.jsonrpc",
     "RegistrationError": "features.errors",
+    "Resource": "features.resources",
     "ResourceContents": "wire.types",
     "ResourceLink": "wire.types",
+    "Root": "features.sampling",
+    "Sampled": "features.sampling",
     "Server": "server.server",
     "SyncContext": "server.context",
     "Text": "wire.types",
     "Tool": "features.tools",
     "ToolError": "features.errors",
     "ToolResult": "wire.types",
+    "predicate": "features.solutions",
+    "Unanswered": "features.errors",
+    "UrlElicitationRequired": "features.ask",
+    "current_context": "server.context",
 }
 
 __all__ = [
+    "Accepted",
     "Annotations",
+    "Ask",
     "Audio",
     "Cache",
+    "Cancelled",
+    "Choice",
+    "Choices",
     "Client",
+    "Complete",
     "Context",
+    "Declined",
+    "Depends",
+    "Directory",
     "EmbeddedResource",
+    "File",
+    "Format",
     "Header",
     "Icon",
     "Image",
     "Message",
     "Parameter",
+    "Progress",
+    "Prompt",
+    "PromptArgument",
+    "PromptResult",
     "ProtocolError",
     "RegistrationError",
+    "Resource",
     "ResourceContents",
     "ResourceLink",
+    "Root",
+    "Sampled",
     "Server",
     "SyncContext",
     "Text",
     "Tool",
     "ToolError",
     "ToolResult",
+    "Unanswered",
+    "UrlElicitationRequired",
+    "current_context",
+    "predicate",
 ]
 
 

@@ -84,8 +84,11 @@ class Connection:
 
     # ---------------------------------------------------------------- lifetime
 
-    async def open(self) -> None:
-        """Start or reach the server; also again, after it died."""
+    async def open(self, instead: Transport | None = None) -> None:
+        """Start or reach the server; also once more, or by another transport, after that has failed."""
+        if instead is not None:
+            await self.transport.close()
+            self.transport = instead
         self.gone = None
         await self.transport.open(self)
 

@@ -10,28 +10,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-from msgspec import UNSET
-
-from redstart.client.connection import request_error
-from redstart.client.errors import ClientError, ConnectionClosed, HttpError, InvalidReply, SessionExpired
+from redstart.client.endpoint import SESSION, Endpoint, as_error, content_type, network_errors, reason, refusal
+from redstart.client.errors import ClientError, ConnectionClosed, InvalidReply, SessionExpired
 from redstart.client.sse import EventParser
-from redstart.client.transport import Inbox, Outgoing
-from redstart.wire import jsonrpc
+from redstart.client.transport import Inbox, Outgoing, Transport
 
 log = logging.getLogger("redstart.client")
 
-SESSION: Final = "Mcp-Session-Id"
 RETRY: Final = 1.0
 """Seconds before a broken stream is asked for again, where the server names no time."""
 ATTEMPTS: Final = 5
 """How often in a row that may fail."""
 _DRAIN: Final = 1.0
 """Seconds for the end of a stream that has brought its answer, so that its connection can be used again."""
-_REDIRECTS: Final = 3
 
 
 class Position:
@@ -50,10 +44,8 @@ class HttpTransport:
 
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None) -> None:
         self.url = url
-        self.session: str | None = None
-        self._headers = dict(headers or {})
-        self._timeout = timeout
-        self._client: Any = None
+        self._reach: dict[str, Any] = {"headers": headers, "timeout": timeout}
+        self._endpoint = Endpoint(url, headers or {}, timeout)
         self._requests: dict[int, asyncio.Task[None]] = {}
         self._others: set[asyncio.Task[None]] = set()
         self._stream: asyncio.Task[None] | None = None
@@ -62,7 +54,7 @@ class HttpTransport:
 
     async def open(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._client = make_client(self.url, self._headers, self._timeout)
+        self._endpoint.open()
 
     async def ready(self) -> None:
         return
@@ -88,6 +80,12 @@ class HttpTransport:
             task.cancel()
         return modern
 
+    def older(self) -> Transport:
+        """The HTTP transport of the first revision."""
+        from redstart.client.http_sse import HttpSseTransport
+
+        return HttpSseTransport(self.url, **self._reach)
+
     async def close(self) -> None:
         stopped = [*self._requests.values(), *([self._stream] if self._stream else [])]
         for task in stopped:
@@ -95,35 +93,33 @@ class HttpTransport:
         waiting = [*stopped, *self._others]
         if waiting:
             await asyncio.wait(waiting, timeout=_DRAIN)
-        if self._client is None:
-            return
-        if self.session is not None:
+        if self._endpoint.session is not None:
             with contextlib.suppress(ClientError, TimeoutError):
-                async with asyncio.timeout(_DRAIN), self._exchange("DELETE", self._session_headers):
-                    self.session = None
+                async with asyncio.timeout(_DRAIN), self._endpoint.exchange("DELETE", self._session_headers):
+                    self._endpoint.session = None
         for task in waiting:
             task.cancel()
         if waiting:
             await asyncio.wait(waiting)
-        await self._client.aclose()
+        await self._endpoint.close()
 
     # ---------------------------------------------------------------- POST
 
     async def _post_other(self, message: Outgoing) -> None:
         """A notification, or an answer to the server: 202 and nothing more."""
-        async with self._exchange("POST", message.headers, message.data) as response:
+        async with self._endpoint.exchange("POST", message.headers, message.data) as response:
             if response.status_code >= 300:
                 raise await self._refusal(response, sessions=not message.modern)
 
     async def _post_request(self, message: Outgoing, id: int) -> None:
         try:
             if message.method == "initialize":
-                self.session = None
+                self._endpoint.session = None
             position = Position()
-            async with self._exchange("POST", message.headers, message.data) as response:
+            async with self._endpoint.exchange("POST", message.headers, message.data) as response:
                 if message.method == "initialize":
-                    self.session = response.headers.get(SESSION)
-                if _content_type(response) == "text/event-stream" and response.status_code == 200:
+                    self._endpoint.session = response.headers.get(SESSION)
+                if content_type(response) == "text/event-stream" and response.status_code == 200:
                     await self._read(response, position, id, resumable=not message.modern)
                 else:
                     await self._take_body(response, id, sessions=not message.modern)
@@ -142,20 +138,16 @@ class HttpTransport:
         body = await response.aread()
         self._inbox.receive(body)
         if self._inbox.is_open(id):
-            raise _as_error(body) or InvalidReply(
-                f"POST {self.url}: HTTP {response.status_code} with {_content_type(response) or 'no content'},"
+            raise as_error(body) or InvalidReply(
+                f"POST {self.url}: HTTP {response.status_code} with {content_type(response) or 'no content'},"
                 " and no answer to the request"
             )
 
     async def _refusal(self, response: Any, *, sessions: bool) -> ClientError:
         """The error for a status of 300 and more; a JSON-RPC error in the body says most."""
-        body = await response.aread()
-        if response.status_code == 404 and sessions and self.session is not None:
+        if response.status_code == 404 and sessions and self._endpoint.session is not None:
             return SessionExpired(f"{self.url} does not know this session any more (HTTP 404)")
-        text = body.decode("utf-8", "replace")
-        if response.is_redirect:
-            text = f"redirect to {response.headers.get('Location')}; use that URL"
-        return _as_error(body) or HttpError(response.request.method, self.url, response.status_code, text)
+        return await refusal(response)
 
     # ---------------------------------------------------------------- streams
 
@@ -176,11 +168,11 @@ class HttpTransport:
                             async for _ in chunks:
                                 pass
                     return
-        except _network_errors() as error:
+        except network_errors() as error:
             if id is not None and not self._inbox.is_open(id):
                 return
             if not resumable or position.id is None:
-                raise ConnectionClosed(f"{self.url} broke off: {_reason(error)}") from error
+                raise ConnectionClosed(f"{self.url} broke off: {reason(error)}") from error
 
     async def _follow(self, position: Position, headers: Mapping[str, str], id: int | None) -> None:
         """Ask for a stream by GET, again and again from where it broke off, until `id` is answered."""
@@ -190,8 +182,10 @@ class HttpTransport:
                 await asyncio.sleep(position.retry)
             resume = {} if position.id is None else {"Last-Event-ID": position.id}
             try:
-                async with self._exchange("GET", {**headers, **resume, "Accept": "text/event-stream"}) as response:
-                    if response.status_code != 200 or _content_type(response) != "text/event-stream":
+                async with self._endpoint.exchange(
+                    "GET", {**headers, **resume, "Accept": "text/event-stream"}
+                ) as response:
+                    if response.status_code != 200 or content_type(response) != "text/event-stream":
                         raise await self._refusal(response, sessions=True)
                     failures = 0
                     if id is None:
@@ -208,7 +202,7 @@ class HttpTransport:
         if self._stream is not None:
             self._stream.cancel()
         self._stream_known = asyncio.Event()
-        if self.session is None:
+        if self._endpoint.session is None:
             self._stream_known.set()
             return
         self._stream = asyncio.get_running_loop().create_task(self._listen(headers, self._stream_known))
@@ -225,79 +219,3 @@ class HttpTransport:
 
     async def listening(self) -> None:
         await self._stream_known.wait()
-
-    # ---------------------------------------------------------------- one exchange
-
-    @contextlib.asynccontextmanager
-    async def _exchange(
-        self, method: str, headers: Mapping[str, str], content: bytes | None = None
-    ) -> AsyncIterator[Any]:
-        """One exchange; network trouble becomes ConnectionClosed. A redirect is followed on the same origin only."""
-        sent = {"Accept": "application/json, text/event-stream", **headers}
-        if content is not None:
-            sent["Content-Type"] = "application/json"
-        if self.session is not None:
-            sent[SESSION] = self.session
-        url = self.url
-        try:
-            for _ in range(_REDIRECTS):
-                async with self._client.stream(method, url, headers=sent, content=content) as response:
-                    target = _same_origin_redirect(response)
-                    if target is None:
-                        yield response
-                        return
-                    url = target
-        except _network_errors() as error:
-            raise ConnectionClosed(f"{method} {url} failed: {_reason(error)}") from error
-        raise HttpError(method, self.url, 310, "too many redirects")
-
-
-def make_client(url: str, headers: Mapping[str, str], timeout: float | None) -> Any:
-    """An httpx2 client without a limit of connections (streams hold theirs) and without a read timeout (ours rule)."""
-    try:
-        import httpx2
-    except ImportError as error:
-        raise ClientError('a URL needs httpx2: pip install "redstart[client]"') from error
-    try:
-        host = httpx2.URL(url).host
-    except httpx2.InvalidURL as error:
-        raise ClientError(f"{url!r} is not a URL: {error}") from error
-    return httpx2.AsyncClient(
-        headers=dict(headers),
-        timeout=httpx2.Timeout(timeout, read=None, pool=None),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
-        # A proxy of the environment cannot reach this machine's loopback.
-        trust_env=host not in ("localhost", "127.0.0.1", "::1"),
-    )
-
-
-def _network_errors() -> tuple[type[Exception], ...]:
-    import httpx2
-
-    return (httpx2.HTTPError, httpx2.StreamError)
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
-
-
-def _content_type(response: Any) -> str:
-    return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
-
-
-def _same_origin_redirect(response: Any) -> str | None:
-    """Where a 307 or 308 leads, if not away from the server that the user named."""
-    if response.status_code not in (307, 308) or response.next_request is None:
-        return None
-    here, there = response.request.url, response.next_request.url
-    same = (here.scheme, here.host, here.port) == (there.scheme, there.host, there.port)
-    return str(there) if same else None
-
-
-def _as_error(body: bytes) -> ClientError | None:
-    """A JSON-RPC error, whatever id it names: a server that could not read ours says null."""
-    try:
-        envelope = jsonrpc.decode_envelope(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    return None if envelope.error is UNSET else request_error(envelope.error)

@@ -163,10 +163,13 @@ async def modern_events(connection: Connection, kinds: set[str], uris: Sequence[
     )
     connection.listeners.add(events)
     try:
-        async with asyncio.timeout(connection.timeout):
-            await connection.transport.ready()
-            connection.send(id, call.method, {"notifications": wanted}, {})
-            await events.opened()
+        try:
+            async with asyncio.timeout(connection.timeout):
+                await connection.transport.ready()
+                connection.send(id, call.method, {"notifications": wanted}, {})
+                await events.opened()
+        except TimeoutError:
+            raise TimeoutError(f"{call.method}: not acknowledged within {connection.timeout:g} seconds") from None
         yield events
     finally:
         connection.listeners.discard(events)

@@ -40,6 +40,9 @@ class MemoryTransport:
     async def listening(self) -> None:
         return
 
+    def older(self) -> None:
+        return None
+
     async def close(self) -> None:
         peer, self._peer = self._peer, None
         if peer is not None:

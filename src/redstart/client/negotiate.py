@@ -37,6 +37,9 @@ PROBE: Final = 5.0
 _ACCESS: Final = (401, 402, 403, 407, 429)
 """HTTP statuses that say who may ask, nothing about the era."""
 
+_UNKNOWN: Final = (400, 404, 405)
+"""HTTP statuses of a server that does not know Streamable HTTP."""
+
 _discovered: Final = msgspec.json.Decoder(DiscoverResult)
 _initialized: Final = msgspec.json.Decoder(InitializeResult)
 
@@ -72,7 +75,7 @@ class Negotiator:
         if protocol in MODERN_VERSIONS:
             return await self._discover(protocol, None)
         if protocol in HANDSHAKE_VERSIONS:
-            return await self.initialize(protocol, exact=True)
+            return await self._shake_hands(protocol, exact=True)
         return await self._detect()
 
     # ---------------------------------------------------------------- the modern era
@@ -99,7 +102,7 @@ class Negotiator:
             offer = await self._verdict(error)
         if offer is None:
             try:
-                return await self.initialize(HANDSHAKE_VERSIONS[-1])
+                return await self._shake_hands(HANDSHAKE_VERSIONS[-1])
             except RequestError as error:
                 # A slow server that answered the probe too late for us may hold itself to its own answer.
                 offer = _mutual(error)
@@ -135,11 +138,24 @@ class Negotiator:
             if not connection.transport.restartable:
                 return False
             log.debug("the server ended over server/discover; it is started once more")
-            await connection.transport.close()
-            await connection.open()
+            await connection.open(connection.transport)
         return True
 
     # ---------------------------------------------------------------- the handshake era
+
+    async def _shake_hands(self, version: str, *, exact: bool = False) -> Peer:
+        """`initialize`, by an older transport where the server refuses the very idea of this one."""
+        try:
+            return await self.initialize(version, exact=exact)
+        except HttpError as error:
+            older = self._connection.transport.older() if error.status in _UNKNOWN else None
+            if older is None:
+                raise
+            try:
+                await self._connection.open(older)
+            except (ClientError, TimeoutError):
+                raise error from None
+        return await self.initialize(version, exact=exact)
 
     async def initialize(self, version: str, *, exact: bool = False) -> Peer:
         """The handshake, its two messages, and the log level that was asked for."""

@@ -96,6 +96,9 @@ class StdioTransport(asyncio.SubprocessProtocol):
     async def listening(self) -> None:
         return
 
+    def older(self) -> None:
+        return None
+
     async def close(self) -> None:
         if getattr(self, "_process", None) is None:
             return

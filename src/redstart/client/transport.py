@@ -71,5 +71,8 @@ class Transport(Protocol):
     async def listening(self) -> None:
         """Wait until that stream is open, or is known not to exist."""
 
+    def older(self) -> Transport | None:
+        """Another transport for a server that does not know this one."""
+
     async def close(self) -> None:
         """Let the server go; never raises."""

@@ -13,13 +13,12 @@ from hashlib import blake2b
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from redstart.features.errors import ToolError
+from redstart.features.errors import ToolError, Unanswered
 from redstart.features.forms import compile_form
 from redstart.features.tools import missing_capability
 from redstart.protocol.call import Call
 from redstart.schema.problems import ShapeError
-from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, ProtocolError, encode
-from redstart.wire.types import Text, ToolResult
+from redstart.wire.jsonrpc import URL_ELICITATION_REQUIRED, ProtocolError, encode
 
 T = TypeVar("T")
 
@@ -67,23 +66,6 @@ class Ask:
         self.key = key
 
 
-class Unanswered(ProtocolError):
-    """`ctx.ask` got no answer: the call ends politely, unless the handler catches this."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(INTERNAL_ERROR, message)
-
-    def __reduce__(self) -> tuple[Any, Any]:
-        return type(self), (self.message,)
-
-    def result(self, promised: bool) -> ToolResult:
-        """What a tool's call ends as: words for the model, and no error unless structured output was promised."""
-        result = ToolResult(content=[Text(self.message)])
-        if promised:
-            result.is_error = True
-        return result
-
-
 class UrlElicitationRequired(ProtocolError):
     """The call cannot go on before the user has been to `url`: raise it in place of `ctx.elicit_url`.
 
@@ -126,8 +108,8 @@ class Question:
         needs: Sequence[str],
         key: str | None = None,
     ) -> None:
-        if key is not None and (not isinstance(key, str) or not key):
-            raise TypeError(f"key= of a question is a name, not {key!r}")
+        if key == "":
+            raise ValueError("key= of a question is a name, not an empty text")
         self.kind = kind
         self.method = method
         self.message = message
@@ -141,7 +123,8 @@ class Question:
 
     def digest(self) -> str:
         """A short fingerprint of the whole question: a replay must ask the same one."""
-        raw = b"%b\0%b" % (self.method.encode(), encode(self.params))
+        fixed = {name: value for name, value in self.params.items() if name != "elicitationId"}
+        raw = b"%b\0%b" % (self.method.encode(), encode(fixed))
         return blake2b(raw, digest_size=9).hexdigest()
 
     def wire(self) -> dict[str, Any]:
@@ -208,13 +191,14 @@ def url_question(call: Call, url: str, message: str, key: str | None = None) -> 
     params = {"mode": "url", "message": message, "url": _checked_url(url)}
     if call.dialect.url_required:
         params["elicitationId"] = secrets.token_urlsafe(16)
-    needs = ("elicitation.url",) if call.dialect.modern or call.dialect.url_required else ("elicitation.url-mode",)
+    elif not call.dialect.modern:
+        raise ToolError(f"This client's protocol revision cannot send a user to a web page. It was asked: {message}")
 
     def read(result: Any) -> Any:
         answer = _action(result)
         return Accepted(None) if answer is None else answer
 
-    return Question("elicit_url", "elicitation/create", message, params, read, needs=needs, key=key)
+    return Question("elicit_url", "elicitation/create", message, params, read, needs=("elicitation.url",), key=key)
 
 
 def _action(result: Any) -> Declined | Cancelled | None:

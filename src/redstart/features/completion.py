@@ -16,10 +16,11 @@ from typing import Any, Final, Protocol, get_args
 from msgspec import UNSET, Struct
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
+from redstart.features.explicit import Injected
 from redstart.features.outcome import outcome
 from redstart.features.registry import Registry
 from redstart.features.results import Unencodable
-from redstart.features.tools import Injected, Invoke, nearest
+from redstart.features.tools import Invoke, nearest
 from redstart.protocol.call import Call
 from redstart.schema.signature import Field
 from redstart.wire import types as t
@@ -29,7 +30,7 @@ LIMIT: Final = 100
 """How many values a result may have at most, by the spec."""
 
 
-class Complete(Struct, frozen=True):
+class Complete(Struct, frozen=True, eq=False):
     """Says, in an annotation, where the values of an argument come from.
 
     >>> from typing import Annotated
@@ -148,10 +149,9 @@ class Completions:
 
     def __bool__(self) -> bool:
         """Whether anything completes."""
-        served = (*self._prompts, *self._templates)
-        return any(item.completers for item in served) or any(
-            ref == item.key for ref, _ in self.given for item in served
-        )
+        if any(item.completers for registry in (self._prompts, self._templates) for item in registry):
+            return True
+        return any(ref in self._prompts.items or ref in self._templates.items for ref, _ in self.given)
 
     async def complete(self, call: Call) -> t.CompleteResult:
         params: t.CompleteParams = call.params

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 from redstart.wire.types import Content, Text, ToolResult
 
 log = logging.getLogger("redstart")
@@ -29,6 +30,23 @@ class ToolError(Exception):
     def result(self) -> ToolResult:
         """The result that this error becomes."""
         return ToolResult(content=[Text(str(self)), *self.content], is_error=True)
+
+
+class Unanswered(ProtocolError):
+    """`ctx.ask` got no answer: the call ends politely, unless the handler catches this."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(INTERNAL_ERROR, message)
+
+    def __reduce__(self) -> tuple[Any, Any]:
+        return type(self), (self.message,)
+
+    def result(self, promised: bool) -> ToolResult:
+        """What a tool's call ends as: words for the model, and no error unless structured output was promised."""
+        result = ToolResult(content=[Text(self.message)])
+        if promised:
+            result.is_error = True
+        return result
 
 
 class RegistrationError(TypeError):

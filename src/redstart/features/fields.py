@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from redstart.schema.problems import Problem, ShapeError, missing, not_a_choice, one_of, wrong_type, wrong_value
 
-WORDS: Final = ("title", "description")
+WORDS: Final[tuple[str, ...]] = ("title", "description")
 ANNOTATIONS: Final = frozenset({*WORDS, "default", "examples", "deprecated", "$comment", "type"})
 SCALARS: Final = ("string", "integer", "number", "boolean")
 

@@ -24,10 +24,13 @@ from redstart.features.fields import (
     options_of,
     read_fields,
 )
-from redstart.schema.nodes import Array, Either, Link, Record
+from redstart.schema.containers import Array
+from redstart.schema.nodes import Either, Link, Record
+from redstart.schema.problems import ShapeError
 from redstart.schema.scalars import Choice as ChoiceNode
 from redstart.schema.types import UnsupportedType, compile_type
 
+LISTED: Final[tuple[str, ...]] = ("minItems", "maxItems")
 ANSWER: Final = "answer"
 """The name of the one field of a form for a bare `str`, `int`, choice …"""
 
@@ -101,7 +104,11 @@ class Form:
 
     def read(self, content: dict[str, Any]) -> Any:
         """The value that a client's content stands for, or a ShapeError that names what is wrong with it."""
-        return self._build(read_fields(self.fields, content, checks=self.raw is not None))
+        fields = read_fields(self.fields, content, checks=self.raw is not None)
+        try:
+            return self._build(fields)
+        except ShapeError as error:
+            raise ShapeError(error.problems, noun="field") from None
 
 
 def compile_form(schema: Any) -> Form:
@@ -212,7 +219,7 @@ def _field(
     inner = _without_null(_merged(name, schema.get("items", {}), document), name, document).schema if many else schema
     if "enum" in inner or "const" in inner or "oneOf" in inner or (many and "anyOf" in inner):
         options = _titled(options_of(name, inner, as_text=True), members)
-        limits = {key: schema[key] for key in ("minItems", "maxItems") if many and key in schema}
+        limits: dict[str, Any] = {key: schema[key] for key in LISTED if many and key in schema}
         return Field.choosing(
             name, {**words, **limits}, options, required=required, many=many, default=default, nullable=found.nullable
         )

@@ -14,10 +14,12 @@ from msgspec import UNSET, Raw, Struct
 
 from redstart.features.completion import Completer, completers
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
+from redstart.features.explicit import Injected
+from redstart.features.fill import compile_text, fill
 from redstart.features.outcome import outcome, require
 from redstart.features.registry import Registry, Visible
 from redstart.features.results import BLOCK_TYPES, Unencodable, block, is_media
-from redstart.features.tools import Injected, Invoke, nearest
+from redstart.features.tools import Invoke, nearest
 from redstart.protocol.call import Call
 from redstart.schema.problems import ShapeError
 from redstart.schema.signature import Signature, compile_signature
@@ -45,13 +47,16 @@ class Prompt:
     >>> prompt = Prompt("greet", handler=lambda args: f"Greet {args['who']}.", arguments=[("who", "Whom", True)])
     >>> prompt.name
     'greet'
+    >>> Prompt("greet", messages="Greet {who}{?how? {how}}.", arguments=[("who", "Whom", True), ("how", "")])
+    Prompt('greet')
     """
 
     def __init__(
         self,
         name: str = "",
         *,
-        handler: Callable[..., Any],
+        handler: Callable[..., Any] | None = None,
+        messages: Any = None,
         description: str | None = None,
         title: str | None = None,
         arguments: Sequence[Argument] | None = None,
@@ -63,7 +68,8 @@ class Prompt:
         visible: Visible | None = None,
         tags: Iterable[str] = (),
     ) -> None:
-        self.handler = handler
+        self.handler: Any = handler
+        self.messages = messages
         self.name = name or getattr(handler, "__name__", "")
         self.description = description
         self.title = title
@@ -75,7 +81,7 @@ class Prompt:
         self.timeout = timeout
         self.visible = visible
         self.tags = frozenset(tags)
-        self.place = place(handler)
+        self.place = place(handler) if handler is not None else f"the prompt {self.name}"
         self.injected: dict[str, Any] = {}
         self.completers: dict[str, Completer] = {}
         self.sees: Callable[[Call], bool] | None = None
@@ -104,6 +110,11 @@ class Prompt:
         """Decide everything that can be decided now; what cannot be served fails here, with file and line."""
         if not self.name or self.name == "<lambda>" or not self.name.isprintable():
             raise RegistrationError(f"{self.place}: {self.name!r} is no name for a prompt; give it one with name=")
+        if (self.handler is None) == (self.messages is None):
+            raise RegistrationError(f"{self.place}: a prompt has a handler= or messages=, one of the two")
+        if self.messages is not None:
+            self._compile_messages()
+            return
         refuse_generator(self.handler, f"{self.place}: the prompt {self.name}")
         signature = compile_signature(self.handler, injected=injected)
         self.injected = signature.injected
@@ -117,6 +128,21 @@ class Prompt:
             self.description = signature.description
         fields = [field for field in signature.fields if field.name in self.argument_names()]
         self.completers = completers(fields, self.place, injected)
+
+    def _compile_messages(self) -> None:
+        """A prompt that is text with places to fill in needs no handler: it is one."""
+        self.arguments = [_argument(given, self.place) for given in self.arguments or ()]
+        names = self.argument_names()
+        try:
+            made = [(m.role, m.content) for m in messages(self.messages)]
+        except Unencodable as error:
+            raise RegistrationError(f"{self.place} has {error}") from error
+        parts = [(r, compile_text(c.text, names, self.place) if isinstance(c, t.Text) else c) for r, c in made]
+        required = [a.name for a in self.arguments if a.required is True]
+        self.bind = _requiring(required, names, lambda given: {"given": given})
+        self.handler = lambda given: [(r, fill(c, given) if isinstance(c, list) else c) for r, c in parts]
+        self.executor = "inline"
+        self.messages = None
 
     def _explicit(self, signature: Signature) -> Callable[[dict[str, str]], dict[str, Any]]:
         """A handler with given arguments takes them by name, or all of them as one dict."""
@@ -208,9 +234,9 @@ def _listed(field: Any) -> t.PromptArgument:
 
 def _argument(given: Argument, where: str) -> t.PromptArgument:
     if isinstance(given, tuple):
-        name, description, required = (*given, "", False)[:3] if len(given) < 3 else given[:3]
-        given = t.PromptArgument(name, description=description or UNSET, required=required)
-    if not isinstance(given, t.PromptArgument) or not isinstance(given.name, str):
+        padded = [*given, "", False][: max(len(given), 3)] if len(given) != 2 else [*given, False]
+        given = t.PromptArgument(padded[0], description=padded[1] or UNSET, required=padded[2])
+    if not given.name or given.required not in (True, False, UNSET):
         raise RegistrationError(f"{where}: an argument is a PromptArgument or (name, description, required)")
     required = False if given.required is UNSET else bool(given.required)
     return t.PromptArgument(given.name, given.title, given.description or UNSET, required)

@@ -115,7 +115,7 @@ class Registry(Generic[T]):
     def keys_of(self, thing: Any) -> list[str]:
         """The keys under which `thing` is known: an item, its handler, or the key itself."""
         known = {**self._left_out, **self.items}
-        return [key for key, item in known.items() if thing is item or thing == key or item.handler is thing]
+        return [key for key, item in known.items() if thing is item or thing in (key, item.handler)]
 
     def _touch(self) -> None:
         self.version += 1

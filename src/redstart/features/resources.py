@@ -16,11 +16,12 @@ from msgspec import UNSET, Raw
 
 from redstart.features.completion import Completer, completers
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
+from redstart.features.explicit import Injected
 from redstart.features.outcome import outcome, require
 from redstart.features.prompts import refuse_generator
 from redstart.features.registry import Cache, Registry, Visible
 from redstart.features.results import Unencodable, is_media, to_json
-from redstart.features.tools import Injected, Invoke, nearest
+from redstart.features.tools import Invoke, nearest
 from redstart.protocol.call import Call
 from redstart.schema.problems import ShapeError
 from redstart.schema.signature import Signature, compile_signature

@@ -1,72 +1,39 @@
-"""From what a handler returned to content blocks: one table of conversions, one JSON encoder.
+"""From what a handler returned to content blocks: one table of conversions.
 
 A value becomes JSON once; the same bytes serve as the text block and as the structured content.
 """
 
 from __future__ import annotations
 
-import math
 from base64 import b64encode
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from redstart.features.errors import ToolError
+from redstart.features.loaded import convert, is_loaded_type
+from redstart.features.plain import Unencodable, to_json
 from redstart.wire import types as t
+from redstart.wire.jsonrpc import decode
+
+__all__ = [
+    "BLOCK_TYPES",
+    "Unencodable",
+    "block",
+    "blocks",
+    "finished",
+    "free_result",
+    "is_content",
+    "is_media",
+    "media",
+    "size",
+    "speaks_blocks",
+    "to_json",
+]
 
 Block = t.Text | t.Image | t.Audio | t.EmbeddedResource | t.ResourceLink
 SUCCESS: Final = "Success"
-
-_plain = msgspec.json.Encoder(decimal_format="number")
-
-
-def _foreign(value: Any) -> Any:
-    """Objects of libraries that we never import ourselves, told by the methods they have."""
-    for name, kwargs in (("model_dump", {"mode": "json"}), ("tolist", {}), ("item", {})):
-        method = getattr(value, name, None)
-        if callable(method) and not isinstance(value, type):
-            return method(**kwargs)
-    if hasattr(value, "__fspath__"):
-        return value.__fspath__()
-    raise NotImplementedError(f"a value of type {type(value).__name__} has no JSON form")
-
-
-_encoder = msgspec.json.Encoder(enc_hook=_foreign, decimal_format="number")
-
-
-class Unencodable(Exception):
-    """A returned value that JSON cannot carry."""
-
-
-def to_json(value: Any) -> bytes:
-    """`value` as compact JSON; NaN and Infinity are refused, because JSON would turn them into null."""
-    try:
-        raw = _encoder.encode(value)
-    except (TypeError, ValueError, NotImplementedError, RecursionError) as error:
-        raise Unencodable(str(error)) from None
-    if b"null" in raw and _has_non_finite(value):
-        raise Unencodable("JSON has no NaN and no Infinity")
-    return raw
-
-
-def _has_non_finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    if isinstance(value, str | bytes | int) or value is None:
-        return False
-    if isinstance(value, dict):
-        return any(_has_non_finite(item) for item in value.values())
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(_has_non_finite(item) for item in value)
-    try:
-        return _has_non_finite(msgspec.to_builtins(value, enc_hook=_foreign))
-    except (TypeError, NotImplementedError):
-        return False
-
-
-# ---------------------------------------------------------------- blocks
 
 
 def is_media(value: Any) -> bool:
@@ -91,14 +58,16 @@ def block(value: Any) -> Block:
         return _checked(value)
     if isinstance(value, str):
         return t.Text(value)
+    if type(value) is Raw:
+        return block(decode(value))
     if isinstance(value, dict) and value.get("type") in BLOCK_TYPES:
         return _from_dict(value)
     if is_media(value):
         return media(*value)
-    for known, convert in CONVERTERS:
-        if known(value):
-            return convert(value)
-    return t.Text(to_json(value).decode())
+    if isinstance(value, bytes | bytearray):
+        return media(bytes(value), "application/octet-stream")
+    found = convert(value)
+    return found if found is not None else t.Text(to_json(value).decode())
 
 
 BLOCK_TYPES: Final[dict[str, Any]] = {
@@ -108,11 +77,12 @@ BLOCK_TYPES: Final[dict[str, Any]] = {
     "resource": t.EmbeddedResource,
     "resource_link": t.ResourceLink,
 }
-CONVERTERS: list[tuple[Callable[[Any], bool], Callable[[Any], Block]]] = []
-"""Further conversions: (is it one?, make the block). Libraries that are loaded add theirs."""
+_BODY: Final = {"text": "text", "image": "data", "audio": "data", "resource": "resource", "resource_link": "uri"}
 
 
 def _from_dict(value: dict[str, Any]) -> Block:
+    if _BODY[value["type"]] not in value:  # a dict of the user's own that happens to have a type
+        return t.Text(to_json(value).decode())
     try:
         found: Block = msgspec.convert(value, BLOCK_TYPES[value["type"]])
     except msgspec.ValidationError as error:
@@ -131,7 +101,14 @@ def _checked(value: t.Content) -> Block:
 
 def is_content(value: Any) -> bool:
     """Whether `value` speaks in blocks rather than in data."""
-    return isinstance(value, t.Content | ToolError) or is_media(value) or any(known(value) for known, _ in CONVERTERS)
+    return isinstance(value, t.Content | ToolError) or is_media(value) or is_loaded_type(type(value))
+
+
+def speaks_blocks(value: Any) -> bool:
+    """Whether `value` is content, a result or a list that holds content."""
+    if isinstance(value, t.ToolResult | bytes | bytearray) or is_content(value):
+        return True
+    return isinstance(value, list | tuple) and any(is_content(item) for item in value)
 
 
 def blocks(values: list[Any]) -> tuple[list[Block], bool]:
@@ -142,6 +119,10 @@ def blocks(values: list[Any]) -> tuple[list[Block], bool]:
         if isinstance(value, ToolError):
             failed = True
             made += [t.Text(str(value)), *value.content]  # type: ignore[list-item]
+        elif isinstance(value, t.ToolResult):  # from a process: a ToolError or content among what was yielded
+            inner, bad = blocks(list(value.content))
+            made += inner
+            failed = failed or bad or value.is_error is True
         else:
             made.append(block(value))
     return made, failed
@@ -155,6 +136,9 @@ def free_result(value: Any) -> t.ToolResult:
         return finished(value)
     if isinstance(value, ToolError):
         return value.result()
+    if type(value) is Raw:
+        value = decode(value)
+        return free_result(value) if value is None or isinstance(value, str) else t.ToolResult(content=[block(value)])
     if value is None:
         return t.ToolResult(content=[t.Text(SUCCESS)])
     if isinstance(value, list | tuple) and not is_media(value) and any(is_content(item) for item in value):
@@ -173,3 +157,16 @@ def finished(result: t.ToolResult) -> t.ToolResult:
         if not content:
             made.content = [t.Text(raw.decode())]
     return made
+
+
+def size(result: t.ToolResult) -> int:
+    """The bytes of a result's content, about as they will be on the wire."""
+    total = 0 if result.structured is UNSET else len(result.structured)
+    for item in result.content:
+        if type(item) is t.Text:
+            total += len(item.text) if item.text.isascii() else len(item.text.encode())
+        elif isinstance(item, t.Image | t.Audio):
+            total += len(item.data) * 4 // 3
+        else:
+            total += len(to_json(item))
+    return total

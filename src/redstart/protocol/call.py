@@ -57,9 +57,11 @@ class Batch:
         self.open -= 1
         if part is not None:
             self.parts.append(part)
-        if self.open or not self.parts:
-            return None
-        return b"[%b]" % b",".join(self.parts)
+        return self.whole()
+
+    def whole(self) -> bytes | None:
+        """The answer to the batch, if everything in it is answered and there is anything to say."""
+        return b"[%b]" % b",".join(self.parts) if self.parts and not self.open else None
 
 
 class Call:

@@ -12,78 +12,115 @@ Framing = Literal["auto", "newline", "content-length"]
 MAX_MESSAGE: Final = 64 * 1024 * 1024
 _HEADER: Final = b"content-length:"
 _MAX_HEADER: Final = 1024
+_MARKS: Final = (b"\r\n\r\n", b"\n\n")
 
-
-class TooLarge(Exception):
-    """A message over the limit: the stream goes on after it."""
+OVERSIZED: Final = b"<a message over the limit>"
+"""What stands for a message that was too large: no JSON, so it is refused, and the stream goes on after it."""
+UNREADABLE: Final = b"<no Content-Length>"
 
 
 class Framer:
     """Bytes in, whole messages out; then the same framing for what goes out."""
 
-    __slots__ = ("_buffer", "_limit", "_skipping", "_wanted", "framing")
+    __slots__ = ("_limit", "_parts", "_size", "_skip", "_skipping", "_wanted", "framing")
 
     def __init__(self, framing: Framing = "auto", limit: int = MAX_MESSAGE) -> None:
         self.framing: Framing = framing
-        self._buffer = b""
         self._limit = limit
+        self._parts: list[bytes] = []  # the beginning of a message, joined only when its end is there
+        self._size = 0
+        self._skipping = False  # until the end of a line that is too large
+        self._skip = 0  # bytes of a counted message that is too large
         self._wanted = -1  # the length of the message that a header announced
-        self._skipping = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The messages that `data` completes. One that is too large is given as its first bytes."""
-        if self._buffer:
-            data = self._buffer + data
-        if self.framing == "auto":
-            self._detect(data)
+        """The messages that `data` completes."""
+        if self.framing == "newline":
+            return self._feed_lines(data)
         if self.framing == "content-length":
             return self._feed_counted(data)
-        return self._feed_lines(data)
+        data = self._joined(data).lstrip()
+        self._detect(data)
+        if self.framing != "auto":
+            return self.feed(data)
+        self._keep(data)
+        return []
 
     def _detect(self, data: bytes) -> None:
-        start = data.lstrip()[: len(_HEADER)].lower()
+        start = data[: len(_HEADER)].lower()
         if start and not (len(start) < len(_HEADER) and _HEADER.startswith(start)):
             self.framing = "content-length" if start == _HEADER else "newline"
+
+    def _joined(self, data: bytes) -> bytes:
+        if self._parts:
+            data = b"".join((*self._parts, data))
+            self._parts.clear()
+        self._size = 0
+        return data
+
+    def _keep(self, data: bytes) -> None:
+        if data:
+            self._parts.append(data)
+            self._size += len(data)
 
     def _feed_lines(self, data: bytes) -> list[bytes]:
         lines = data.split(b"\n")
         rest = lines.pop()
-        if self._skipping and lines:
-            self._skipping = False
-            del lines[0]
-        if len(rest) > self._limit and not self._skipping:
-            self._skipping = True
-            lines.append(rest[: self._limit + 1])
-            rest = b""
-        self._buffer = b"" if self._skipping else rest
-        return [line for line in lines if line and not line.isspace()]
+        if lines:
+            lines[0] = self._joined(lines[0])
+            if self._skipping:
+                self._skipping = False
+                del lines[0]
+        limit = self._limit
+        found = [line if len(line) <= limit else OVERSIZED for line in lines if line and not line.isspace()]
+        if not self._skipping:
+            self._keep(rest)
+            if self._size > limit:
+                self._joined(b"")
+                self._skipping = True
+                found.append(OVERSIZED)
+        return found
 
     def _feed_counted(self, data: bytes) -> list[bytes]:
-        messages = []
-        while True:
-            if self._wanted < 0:
-                end, size = _header_end(data)
+        self._keep(data)
+        if self._size < self._wanted:
+            return []
+        data, at = self._joined(b""), 0
+        messages: list[bytes] = []
+        while at < len(data):
+            if self._skip:
+                skipped = min(self._skip, len(data) - at)
+                self._skip -= skipped
+                at += skipped
+            elif self._wanted < 0:
+                end, start = _header_end(data, at)
                 if end < 0:
                     break
-                self._wanted = _length(data[:end])
-                data = data[size:]
-                if self._wanted < 0 or self._wanted > self._limit:
-                    # There is no telling where the next message starts: hand out what is there as one bad message.
-                    self._wanted = -1
-                    messages.append(data[:256] or b"?")
-                    data = b""
-                    break
-            if len(data) < self._wanted:
+                at = self._announced(_length(data[at:end]), start, len(data), messages)
+            elif len(data) - at < self._wanted:
                 break
-            messages.append(data[: self._wanted])
-            data = data[self._wanted :]
-            self._wanted = -1
-        self._buffer = data
+            else:
+                messages.append(data[at : at + self._wanted])
+                at += self._wanted
+                self._wanted = -1
+        self._keep(data[at:])
         return messages
+
+    def _announced(self, length: int, start: int, size: int, messages: list[bytes]) -> int:
+        """Where to go on after a header that announced `length`."""
+        if length < 0:
+            messages.append(UNREADABLE)
+            return size  # there is no telling where the next message starts
+        if length > self._limit:
+            messages.append(OVERSIZED)
+            self._skip = length
+        else:
+            self._wanted = length
+        return start
 
     def pending(self) -> bytes:
         """What is left when the stream ends: a last line without a newline is still a message."""
-        rest, self._buffer = self._buffer, b""
+        rest = self._joined(b"")
         return b"" if rest.isspace() or self.framing == "content-length" or self._skipping else rest
 
     def frame(self, message: bytes) -> bytes:
@@ -93,13 +130,14 @@ class Framer:
         return message + b"\n"
 
 
-def _header_end(data: bytes) -> tuple[int, int]:
+def _header_end(data: bytes, at: int) -> tuple[int, int]:
     """Where the header block ends, and where the message begins."""
-    for mark in (b"\r\n\r\n", b"\n\n"):
-        end = data.find(mark, 0, _MAX_HEADER)
-        if end >= 0:
-            return end, end + len(mark)
-    return (0, len(data)) if len(data) > _MAX_HEADER else (-1, 0)
+    while data[at : at + 1] in (b"\r", b"\n"):
+        at += 1
+    ends = [(end, end + len(mark)) for mark in _MARKS if (end := data.find(mark, at, at + _MAX_HEADER)) >= 0]
+    if ends:
+        return min(ends)
+    return (at, len(data)) if len(data) - at > _MAX_HEADER else (-1, 0)
 
 
 def _length(block: bytes) -> int:

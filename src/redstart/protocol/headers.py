@@ -7,6 +7,7 @@ values exactly; a value that plain ASCII cannot carry stands between `=?base64?`
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import b64encode
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ PARAM_PREFIX: Final = b"mcp-param-"
 
 _PREFIX: Final = b"=?base64?"
 _SUFFIX: Final = b"?="
+_NUMBER: Final = re.compile(r"-?[0-9]{1,32}(\.[0-9]{1,32})?([eE][+-]?[0-9]{1,3})?")
+MAX_SAFE: Final = 2**53 - 1
 
 
 def mismatch(message: str) -> ProtocolError:
@@ -39,7 +42,8 @@ def check_agreement(headers: Headers, version: str, method: bytes, name: str | N
         given = headers.get(NAME)
         if given is None:
             raise mismatch("The header Mcp-Name is missing")
-        if (given != name.encode() or given.startswith(_PREFIX)) and decode_value(given, "Mcp-Name") != name:
+        plain = given == name.encode() and given.isascii() and not given.startswith(_PREFIX)
+        if not plain and decode_value(given, "Mcp-Name") != name:
             raise mismatch("The header Mcp-Name does not agree with the body")
 
 
@@ -97,10 +101,10 @@ class ParamRule:
         if isinstance(value, bool):
             return text == ("true" if value else "false")
         if isinstance(value, int | float):
-            try:
-                return float(text) == value if "." in text or "e" in text.lower() else int(text) == value
-            except ValueError:
+            # Python reads 4_2 and +42 as numbers, JSON does not; beyond MAX_SAFE two readers may see two numbers.
+            if not _NUMBER.fullmatch(text) or not -MAX_SAFE <= value <= MAX_SAFE:
                 return False
+            return int(text) == value if text.lstrip("-").isdigit() else float(text) == value
         return bool(text == value)
 
 

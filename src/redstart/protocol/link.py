@@ -44,7 +44,7 @@ from redstart.wire.jsonrpc import (
     response,
 )
 from redstart.wire.meta import PROTOCOL_VERSION
-from redstart.wire.types import Params, Result
+from redstart.wire.types import Result
 
 _EMPTY = b"{}"
 
@@ -52,11 +52,13 @@ _EMPTY = b"{}"
 class Link:
     """What one peer has open: its calls, our questions to it, and (handshake era) its session."""
 
-    __slots__ = ("_asked", "calls", "modern", "pending", "session")
+    __slots__ = ("_asked", "calls", "modern", "owner", "pending", "session")
 
     def __init__(self, modern: modern.Modern, session: Session | None = None) -> None:
         self.modern = modern
         self.session = session
+        self.owner: Any = None
+        """Whoever runs the calls; of no interest here."""
         self.calls: dict[Id, Call] = {}
         self.pending: dict[str, Pending] = {}
         self._asked = 0
@@ -77,7 +79,7 @@ class Link:
         except RecursionError:
             return [Refusal(failure(b"null", ProtocolError(PARSE_ERROR, "Nested too deep")), 400)]
         if envelope.method is UNSET:
-            return self._receive_answer(envelope)
+            return self._receive_answer(envelope, headers)
         if envelope.id is UNSET:
             return self._receive_notification(envelope)
         raw_id = b"null"
@@ -92,6 +94,8 @@ class Link:
     ) -> Call:
         if envelope.jsonrpc != "2.0" or envelope.result is not UNSET or envelope.error is not UNSET:
             raise ProtocolError(INVALID_REQUEST, 'A request has "jsonrpc": "2.0", an id, a method and params')
+        if id in self.calls:
+            raise ProtocolError(INVALID_REQUEST, f"The request id {id!r} is already in flight")
         name: str = envelope.method  # type: ignore[assignment]
         raw = envelope.params
         if raw is UNSET or (len(raw) == 4 and bytes(raw) == b"null"):
@@ -108,10 +112,9 @@ class Link:
             modern.check(row, name, params, meta, headers)
             session = None
         else:
-            _refuse_half_modern(row, meta, headers)
+            if _is_half_modern(row, meta, headers):
+                raise modern.missing(PROTOCOL_VERSION)
             session = self._admitted(row, name, params)
-        if id in self.calls:
-            raise ProtocolError(INVALID_REQUEST, f"The request id {id!r} is already in flight")
         call = Call(self, id, raw_id, row, params, raw)  # type: ignore[arg-type]
         if session is None:
             self.modern.admit(call, meta)  # type: ignore[arg-type]
@@ -133,17 +136,18 @@ class Link:
 
     def _refuse_params(self, row: Method | None, name: str, raw: Raw, headers: Headers | None, reason: str) -> None:
         """Malformed params: say so, but only after what the era checks first."""
+        text = f"Malformed params of {name}: {reason.replace('`', '')}"
         try:
-            loose = decode_params(raw)
+            meta = decode_params(raw).meta
         except msgspec.DecodeError:
-            loose = Params()
-        meta = loose.meta
-        if row is None and meta is UNSET:
-            _refuse_half_modern(row, meta, headers)
+            meta = UNSET
+        if meta is not UNSET and meta.protocol_version is not UNSET:
+            modern.check(row, name, None, meta, headers)
+        elif _is_half_modern(row, meta, headers):
+            raise modern.Refused(INVALID_PARAMS, text)
+        elif row is None:
             handshake.check(row, name, self.session)
-        elif meta is not UNSET and meta.protocol_version is UNSET:
-            _refuse_half_modern(row, meta, headers)
-        raise ProtocolError(INVALID_PARAMS, f"Malformed params of {name}: {reason.replace('`', '')}")
+        raise ProtocolError(INVALID_PARAMS, text)
 
     def _receive_notification(self, envelope: Envelope) -> list[Event]:
         row = METHODS.get(envelope.method) or ALIASES.get(envelope.method)  # type: ignore[arg-type]
@@ -166,16 +170,13 @@ class Link:
         reason = params.reason if params.reason is not UNSET else "cancelled by the client"
         return [Cancel(call, reason, self.forget(call))]
 
-    def _receive_answer(self, envelope: Envelope) -> list[Event]:
+    def _receive_answer(self, envelope: Envelope, headers: Headers | None) -> list[Event]:
         if envelope.result is UNSET and envelope.error is UNSET:
             error = ProtocolError(INVALID_REQUEST, "Neither a request, a notification nor a response")
-            raw_id = b"null"
-            if envelope.id is not UNSET and envelope.id is not None:
-                try:
-                    raw_id = checked_id(envelope.id)[1]
-                except ProtocolError:
-                    raw_id = b"null"
-            return [Refusal(failure(raw_id, error), 400)]
+            return [Refusal(failure(_id_of(envelope), error), 400)]
+        if _names_modern(headers):
+            error = ProtocolError(INVALID_REQUEST, "In this protocol version a client sends no responses")
+            return [Refusal(failure(_id_of(envelope), error), 400)]
         pending = self.pending.pop(envelope.id, None) if isinstance(envelope.id, str) else None
         if pending is None:
             return []
@@ -189,6 +190,7 @@ class Link:
         except ProtocolError as error:
             return [Refusal(failure(b"null", error), 400)]
         batch = Batch()
+        batch.open = 1  # until all of it is read: a call that is cancelled in the same batch must not complete it
         events: list[Event] = []
         for part in parts:
             for event in self._receive_one(part, headers, batch):
@@ -199,8 +201,9 @@ class Link:
                     batch.parts.append(event.data)
                 else:
                     events.append(event)
-        if batch.parts and not batch.open:
-            events.append(Refusal(b"[%b]" % b",".join(batch.parts), 200))
+        data_now = batch.close_one(None)
+        if data_now is not None:
+            events.append(Refusal(data_now, 200))
         return events
 
     # ------------------------------------------------------------ outbound
@@ -212,6 +215,8 @@ class Link:
             return None
         data = response(call.raw_id, call.dialect.dress(result))
         del calls[call.id]
+        if self.pending:
+            self._drop_questions(call)
         return data if call.batch is None else call.batch.close_one(data)
 
     def fail(self, call: Call, error: ProtocolError) -> bytes | None:
@@ -220,6 +225,7 @@ class Link:
             return None
         data = failure(call.raw_id, call.dialect.fault(error))
         del self.calls[call.id]
+        self._drop_questions(call)
         return data if call.batch is None else call.batch.close_one(data)
 
     def notify(self, call: Call, method: str, params: Any) -> bytes | None:
@@ -240,20 +246,28 @@ class Link:
         if self.calls.get(call.id) is not call:
             return None
         del self.calls[call.id]
+        self._drop_questions(call)
+        return None if call.batch is None else call.batch.close_one(None)
+
+    def _drop_questions(self, call: Call) -> None:
+        """Nobody waits for the answers to these any more."""
         for id in [id for id, pending in self.pending.items() if pending.call is call]:
             del self.pending[id]
-        return None if call.batch is None else call.batch.close_one(None)
 
 
 # ---------------------------------------------------------------- reading closely
 
 
-def _refuse_half_modern(row: Method | None, meta: Any, headers: Headers | None) -> None:
-    """A request that means to be modern but does not say which version is refused, never served as a handshake."""
+def _is_half_modern(row: Method | None, meta: Any, headers: Headers | None) -> bool:
+    """Whether a request means to be modern but does not say which version: never to be served as a handshake."""
     claims = meta is not UNSET and meta.client_capabilities is not UNSET
+    return claims or (row is not None and not row.eras & HANDSHAKE) or _names_modern(headers)
+
+
+def _names_modern(headers: Headers | None) -> bool:
+    """Whether the version header names a version that is no handshake revision."""
     named = headers.get(VERSION) if headers is not None else None
-    if claims or (row and not row.eras & HANDSHAKE) or (named and named.strip() not in handshake.HEADER_VALUES):
-        raise modern.missing(PROTOCOL_VERSION)
+    return bool(named) and named.strip() not in handshake.HEADER_VALUES  # type: ignore[union-attr]
 
 
 def _status(error: ProtocolError) -> int:
@@ -270,6 +284,13 @@ def _salvaged_id(data: bytes, error: ProtocolError) -> bytes:
     try:
         return checked_id(msgspec.json.decode(data, type=dict[str, Any]).get("id"))[1]
     except (msgspec.DecodeError, ProtocolError, RecursionError):
+        return b"null"
+
+
+def _id_of(envelope: Envelope) -> bytes:
+    try:
+        return checked_id(envelope.id)[1]
+    except ProtocolError:
         return b"null"
 
 

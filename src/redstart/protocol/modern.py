@@ -103,14 +103,18 @@ class Modern:
 
 
 def check(row: Method | None, name: str, params: Any, meta: RequestMeta, headers: Headers | None) -> None:
-    """Refuse a malformed modern request. The order is the spec's: envelope, headers, version, method."""
+    """Refuse a malformed modern request. The order is the spec's: envelope, headers, version, method.
+
+    `params` is None where they could not be read: then there is no name to compare a header with.
+    """
     if meta.protocol_version is UNSET:
         raise missing(PROTOCOL_VERSION)
     if meta.client_capabilities is UNSET:
         raise missing(CLIENT_CAPABILITIES)
     version: str = meta.protocol_version
     if headers is not None:
-        check_agreement(headers, version, row.raw if row else name.encode(), named(row, params) if row else None)
+        wanted = named(row, params) if row and params is not None else None
+        check_agreement(headers, version, row.raw if row else name.encode(), wanted)
     if version != VERSION:
         raise Refused(
             UNSUPPORTED_PROTOCOL_VERSION,

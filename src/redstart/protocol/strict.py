@@ -19,6 +19,7 @@ from redstart.wire.jsonrpc import (
     Envelope,
     Id,
     ProtocolError,
+    decode,
     decode_batch,
     decode_envelope,
     encode,
@@ -32,9 +33,14 @@ MAX_ID_LENGTH: Final = 256
 # The keys that route a message: if one occurs twice, a proxy and we might route differently.
 _ENVELOPE: Final = (b'"jsonrpc"', b'"id"', b'"method"', b'"params"')
 _ANSWER: Final = (b'"id"', b'"result"', b'"error"')
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# What a message that may not be part of a batch has in it, also where a letter of it is escaped.
+_ALONE: Final = (b"initialize", b"protocolVersion", b"\\u00")
+# Possessive, and content with the end of the data for a closing quote: linear in time and constant in memory,
+# also where a hostile message is one string of escapes that never ends.
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _NOT_BRACKETS: Final = bytes(b for b in range(256) if b not in b"[]{}")
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+_TOO_MANY: Final = b"[" * (MAX_DEPTH + 1)
 
 
 def open_envelope(data: bytes) -> Envelope:
@@ -61,10 +67,22 @@ def open_batch(data: bytes) -> list[bytes]:
         raise ProtocolError(PARSE_ERROR, f"Not valid JSON: {error}") from None
     if not parts:
         raise ProtocolError(INVALID_REQUEST, "A batch has at least one message")
-    for word in (b'"initialize"', PROTOCOL_VERSION.encode()):
-        if any(word in part for part in parts):
-            raise ProtocolError(INVALID_REQUEST, f"{word.decode()} must not be part of a batch")
+    if any(word in data for word in _ALONE) and any(_stands_alone(part) for part in parts):
+        raise ProtocolError(INVALID_REQUEST, "initialize and requests with their own version are no part of a batch")
     return parts
+
+
+def _stands_alone(part: bytes) -> bool:
+    """Whether a message may not be part of a batch: it settles the version, or brings its own."""
+    try:
+        message = decode(part)
+    except msgspec.DecodeError:
+        return False  # refused when its turn comes
+    if not isinstance(message, dict):
+        return False
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return message.get("method") == "initialize" or (isinstance(meta, dict) and PROTOCOL_VERSION in meta)
 
 
 def check_text(data: bytes) -> None:
@@ -76,7 +94,7 @@ def check_text(data: bytes) -> None:
             raise ProtocolError(PARSE_ERROR, f"Not valid UTF-8 at byte {error.start}") from None
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _too_deep(data):
         raise ProtocolError(PARSE_ERROR, f"Nested deeper than {MAX_DEPTH} levels")
-    if b"\\u00" in data:
+    if b"\\u00" in data or b"protocol\\/" in data:
         refuse_duplicates(data)
 
 
@@ -122,6 +140,8 @@ def _too_deep(data: bytes) -> bool:
     """Peel one level of brackets a pass: C speed, whatever the size, and never more than MAX_DEPTH passes."""
     brackets = _STRING.sub(b"", data).translate(_ONE_KIND, _NOT_BRACKETS)
     for _ in range(MAX_DEPTH):
+        if _TOO_MANY in brackets:
+            return True
         peeled = brackets.replace(b"[]", b"")
         if len(peeled) == len(brackets):
             return len(brackets) > MAX_DEPTH  # not balanced: nothing closes what is left

@@ -1,131 +1,48 @@
-"""What a handler may hold: the request it serves, and the words it may send while it works.
+"""What a handler may hold: the request it serves, the words it may send while it works, and its questions.
 
 `async def` handlers take `Context`, `def` handlers `SyncContext`: the same names, blocking.
 """
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import contextvars
 import inspect
-from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
-from msgspec import UNSET
-
+from redstart.features.ask import Accepted, Answer, form_question, url_question, value_of
+from redstart.features.results import to_json
+from redstart.features.sampling import Root, Sampled, roots_question, sampling_question
 from redstart.protocol.call import Call
-from redstart.wire.jsonrpc import Id, decode
-from redstart.wire.meta import LOG_LEVELS, Implementation
-from redstart.wire.types import LogParams, ProgressParams
+from redstart.server.asking import Unwind, dialogue_of
+from redstart.server.facts import Facts
+from redstart.wire.jsonrpc import decode
 
 if TYPE_CHECKING:
     from redstart.server.host import Host
 
 App = TypeVar("App")
 R = TypeVar("R")
-
-_LEVEL = {name: rank for rank, name in enumerate(LOG_LEVELS)}
+T = TypeVar("T")
 
 current_call: contextvars.ContextVar[Call] = contextvars.ContextVar("redstart.call")
 
 
-class _Facts(Generic[App]):
-    """What both kinds of context know without asking anybody."""
-
-    __slots__ = ("_call", "_host")
-
-    def __init__(self, call: Call, host: Host) -> None:
-        self._call = call
-        self._host = host
-
-    @property
-    def request_id(self) -> Id:
-        """The id that the client gave this request."""
-        return self._call.id
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the client has given up on this request; a long loop should look now and then."""
-        return not self._call.open
-
-    @property
-    def user(self) -> Any:
-        """Who is asking: what `auth=` returned, or None."""
-        return self._call.principal
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The HTTP headers of the request, in lower case; empty on stdio."""
-        headers = self._call.headers or {}
-        return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
-
-    @property
-    def protocol_version(self) -> str:
-        """The protocol revision of this request."""
-        return self._call.dialect.version
-
-    @property
-    def client(self) -> Implementation | None:
-        """What the client says it is; never a reason to trust it."""
-        info = self._call.client_info
-        return None if info is UNSET else info  # type: ignore[return-value]
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """The whole `_meta` of the request."""
-        return decode(self._call.raw_params).get("_meta") or {}
-
-    @property
-    def lifespan(self) -> App:
-        """What the server's `lifespan=` yielded."""
-        return self._host.lifespan_state  # type: ignore[no-any-return]
-
-    @property
-    def can_elicit(self) -> bool:
-        """Whether this client can be asked a question in a form."""
-        return self._call.capabilities.has("elicitation.form")
-
-    def _progress(self, progress: float, total: float | None, message: str | None) -> bool:
-        call = self._call
-        token = call.meta.progress_token if call.meta else UNSET
-        if token is UNSET or (call.progress is not None and progress <= call.progress):
-            return False
-        params = ProgressParams(token, progress)  # type: ignore[arg-type]
-        if total is not None:
-            params.total = total
-        if message is not None and call.dialect.progress_messages:
-            params.message = message
-        data = call.link.notify(call, "notifications/progress", params)
-        if data is None:
-            return False
-        call.progress = progress
-        call.channel.send(data)
-        return True
-
-    def _log(self, level: str, data: Any, logger: str | None) -> bool:
-        call = self._call
-        wanted = call.log_level
-        if call.session is not None:
-            wanted = call.session.log_level
-        if wanted is UNSET:
-            if call.dialect.modern:
-                return False
-            wanted = "info"
-        if _LEVEL[level] < _LEVEL[wanted]:  # type: ignore[index]
-            return False
-        message = call.link.notify(call, "notifications/message", LogParams(level, data, logger or UNSET))
-        if message is None:
-            return False
-        call.channel.send(message)
-        return True
-
-
-class Context(_Facts[App]):
+class Context(Facts[App]):
     """The request that an `async def` handler serves.
 
     >>> async def crunch(path: str, ctx: Context) -> str:
     ...     await ctx.progress(1, total=3, message="reading")
-    ...     return path
+    ...     name = await ctx.ask("Your name?", str)
+    ...     return f"{name} reads {path}"
     """
+
+    __slots__ = ()
+    _threaded: ClassVar[bool] = False
+
+    # ------------------------------------------------------------ words
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Tell the client how far the work is. False, and nothing sent, where it did not ask."""
@@ -157,23 +74,173 @@ class Context(_Facts[App]):
         """Log at level error."""
         return await self.log("error", data, logger=logger)
 
+    async def close_stream(self) -> bool:
+        """End the HTTP response before the result; the client comes back for it. False where that is not possible."""
+        close = getattr(self._call.channel, "close_stream", None)
+        return bool(close()) if close is not None else False
 
-class SyncContext(_Facts[App]):
+    # ------------------------------------------------------------ questions
+
+    async def _put(self, question: Any) -> Any:
+        question.threaded = self._threaded
+        return await dialogue_of(self._call, self._host).ask(question)
+
+    @overload
+    async def elicit(self, message: str, schema: type[T], key: str | None = None) -> Answer[T]: ...
+    @overload
+    async def elicit(self, message: str, schema: Any = str, key: str | None = None) -> Answer[Any]: ...
+    async def elicit(self, message: str, schema: Any = str, key: str | None = None) -> Answer[Any]:
+        """Ask the user: `Accepted(data)`, `Declined()` or `Cancelled()`.
+
+        `schema` is a flat dataclass, TypedDict or model, a plain type, an Enum or Literal, a list of choices, or a
+        JSON Schema. In the modern era the handler runs again for each answer, so side effects before a question
+        belong into `ctx.step`. `key` names the question on the wire and makes it independent of its order.
+
+        >>> async def greet(ctx: Context) -> str:
+        ...     match await ctx.elicit("What is your name?", str):
+        ...         case Accepted(name):
+        ...             return f"Hello, {name}!"
+        ...     return "No name provided."
+        """
+        return await self._put(form_question(self._call, message, schema, key))  # type: ignore[no-any-return]
+
+    async def elicit_url(self, url: str, message: str, key: str | None = None) -> Answer[None]:
+        """Send the user to a web page, for secrets and sign-in. `Accepted` means consent, not that it was done."""
+        return await self._put(url_question(self._call, url, message, key))  # type: ignore[no-any-return]
+
+    @overload
+    async def ask(self, message: str, schema: type[T], key: str | None = None) -> T: ...
+    @overload
+    async def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any: ...
+    async def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
+        """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
+        return value_of(await self.elicit(message, schema, key), message)
+
+    async def confirm(self, message: str, key: str | None = None) -> bool:
+        """Whether the user says yes; every other reaction is a no."""
+        answer = await self.elicit(message, bool, key)
+        return isinstance(answer, Accepted) and answer.data
+
+    async def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
+        """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
+        return value_of(await self.elicit(message, choices, key), message)
+
+    async def ask_all(self, **questions: tuple[str, Any]) -> dict[str, Any]:
+        """Several answers by name, in one round where the protocol can: `ask_all(name=("Your name?", str), …)`."""
+        asked = {name: form_question(self._call, *pair, key=name) for name, pair in questions.items()}
+        if dialogue_of(self._call, self._host).live:
+            return {name: value_of(await self._put(q), q.message) for name, q in asked.items()}
+        answers = await asyncio.gather(*map(self._put, asked.values()))
+        pairs = zip(asked.items(), answers, strict=True)
+        return {name: value_of(answer, q.message) for (name, q), answer in pairs}
+
+    async def sample(
+        self,
+        messages: Any,
+        max_tokens: int = 1024,
+        *,
+        system: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: Sequence[str] | None = None,
+        model_preferences: Mapping[str, Any] | None = None,
+        include_context: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tools: Sequence[Any] = (),
+        tool_choice: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Sampled:
+        """Let the client's model answer. (The spec has deprecated sampling.)
+
+        `messages` is a text, a Message, a `(role, text)` pair, or a list of them.
+        """
+        question = sampling_question(
+            self._call,
+            messages,
+            max_tokens,
+            tools=tools,
+            key=key,
+            systemPrompt=system,
+            temperature=temperature,
+            stopSequences=stop_sequences,
+            modelPreferences=model_preferences,
+            includeContext=include_context,
+            metadata=metadata,
+            toolChoice=tool_choice,
+        )
+        return await self._put(question)  # type: ignore[no-any-return]
+
+    async def roots(self, key: str | None = None) -> list[Root]:
+        """The folders that the client shares. (The spec has deprecated roots.)"""
+        return await self._put(roots_question(self._call, key))  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------ side effects
+
+    @overload
+    async def step(self, key: str, fn: Callable[[], Awaitable[T]]) -> T: ...
+    @overload
+    async def step(self, key: str, fn: Callable[[], T]) -> T: ...
+    async def step(self, key: str, fn: Callable[[], Any]) -> Any:
+        """Do `fn()` once, however often the handler runs, and return its result as JSON.
+
+        With `memory://` once means once in this process. A plain function runs in a thread.
+
+        >>> async def order(item: str, ctx: Context) -> str:
+        ...     number = await ctx.step("reserve", lambda: 42)
+        ...     return f"No. {number}" if await ctx.confirm(f"Buy {item}?") else "cancelled"
+        """
+        dialogue = dialogue_of(self._call, self._host)
+        found = await dialogue.begin_step(key)
+        if found is None:
+            raw = None
+            try:
+                value = fn() if is_async(fn) else await self._host.pool.run(fn, {})
+                raw = to_json(await value if inspect.isawaitable(value) else value)
+            finally:
+                found = await dialogue.end_step(key, raw)
+        return decode(found)
+
+
+class _Threaded(Context[App]):
+    """The Context behind a SyncContext: its questions come from a thread."""
+
+    __slots__ = ()
+    _threaded = True
+
+
+class SyncContext(Facts[App]):
     """The request that a `def` handler serves: as Context, without `await`.
 
     >>> def crunch(path: str, ctx: SyncContext) -> str:
     ...     ctx.progress(1, total=3, message="reading")
-    ...     return path
+    ...     return f"{ctx.ask('Your name?', str)} reads {path}"
     """
 
     __slots__ = ("_async",)
 
     def __init__(self, call: Call, host: Host) -> None:
         super().__init__(call, host)
-        self._async: Context[App] = Context(call, host)
+        self._async: Context[App] = _Threaded(call, host)
 
     def _wait(self, work: Coroutine[Any, Any, R]) -> R:
-        return self._host.wait(work)
+        """Run `work` on the loop while this thread waits."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            work.close()
+            raise RuntimeError('a handler with executor="inline" cannot wait; write `async def`, or leave inline out')
+        try:
+            return self._host.wait(work)
+        except concurrent.futures.CancelledError:
+            raise Unwind from None  # the call has ended: so does the handler
+
+    def _wait_for_people(self, work: Coroutine[Any, Any, R]) -> R:
+        """As `_wait`, and another thread may take this one's place meanwhile."""
+        with self._host.pool.lent():
+            return self._wait(work)
+
+    # ------------------------------------------------------------ words
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Tell the client how far the work is. False, and nothing sent, where it did not ask."""
@@ -198,6 +265,98 @@ class SyncContext(_Facts[App]):
     def error(self, data: Any, *, logger: str | None = None) -> bool:
         """Log at level error."""
         return self.log("error", data, logger=logger)
+
+    def close_stream(self) -> bool:
+        """End the HTTP response before the result; the client comes back for it. False where that is not possible."""
+        return self._wait(self._async.close_stream())
+
+    # ------------------------------------------------------------ questions
+
+    @overload
+    def elicit(self, message: str, schema: type[T], key: str | None = None) -> Answer[T]: ...
+    @overload
+    def elicit(self, message: str, schema: Any = str, key: str | None = None) -> Answer[Any]: ...
+    def elicit(self, message: str, schema: Any = str, key: str | None = None) -> Answer[Any]:
+        """Ask the user: `Accepted(data)`, `Declined()` or `Cancelled()`. See `Context.elicit`."""
+        return self._wait_for_people(self._async.elicit(message, schema, key))
+
+    def elicit_url(self, url: str, message: str, key: str | None = None) -> Answer[None]:
+        """Send the user to a web page, for secrets and sign-in. `Accepted` means consent, not that it was done."""
+        return self._wait_for_people(self._async.elicit_url(url, message, key))
+
+    @overload
+    def ask(self, message: str, schema: type[T], key: str | None = None) -> T: ...
+    @overload
+    def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any: ...
+    def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
+        """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
+        return self._wait_for_people(self._async.ask(message, schema, key))
+
+    def confirm(self, message: str, key: str | None = None) -> bool:
+        """Whether the user says yes; every other reaction is a no."""
+        return self._wait_for_people(self._async.confirm(message, key))
+
+    def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
+        """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
+        return self._wait_for_people(self._async.choose(message, choices, key))
+
+    def ask_all(self, **questions: tuple[str, Any]) -> dict[str, Any]:
+        """Several answers by name, in one round where the protocol can: `ask_all(name=("Your name?", str), …)`."""
+        return self._wait_for_people(self._async.ask_all(**questions))
+
+    def sample(self, messages: Any, max_tokens: int = 1024, **options: Any) -> Sampled:
+        """Let the client's model answer; the options are those of `Context.sample`."""
+        return self._wait_for_people(self._async.sample(messages, max_tokens, **options))
+
+    def roots(self, key: str | None = None) -> list[Root]:
+        """The folders that the client shares. (The spec has deprecated roots.)"""
+        return self._wait_for_people(self._async.roots(key))
+
+    # ------------------------------------------------------------ side effects
+
+    def step(self, key: str, fn: Callable[[], T]) -> T:
+        """Do `fn()` once, however often the handler runs, and return its result as JSON. See `Context.step`."""
+        dialogue = dialogue_of(self._call, self._host)
+        found = self._wait(dialogue.begin_step(key))
+        if found is None:
+            raw = None
+            try:
+                value: Any = fn()
+                raw = to_json(self._wait(_awaited(value)) if inspect.isawaitable(value) else value)
+            finally:
+                found = self._wait(dialogue.end_step(key, raw))
+        return decode(found)  # type: ignore[no-any-return]
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+def current_context() -> Any:
+    """The context of the request that is being served here: `Context` on the loop, `SyncContext` in a thread.
+
+    >>> current_context()
+    Traceback (most recent call last):
+    ...
+    RuntimeError: no request is being served here
+    """
+    call = current_call.get(None)
+    if call is None:
+        raise RuntimeError("no request is being served here")
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return SyncContext(call, call.link.owner)
+    return Context(call, call.link.owner)
+
+
+def elicit_callable(ctx: Any) -> Callable[..., Any]:
+    """The `elicit(message, schema)` that a provider's `tool_call(name, arguments, elicit)` gets."""
+
+    def elicit(message: str, schema: Any = str, key: str | None = None) -> Any:
+        return ctx.elicit(message, schema, key)
+
+    return elicit
 
 
 def is_async(fn: Any) -> bool:

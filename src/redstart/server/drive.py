@@ -11,18 +11,13 @@ from collections.abc import Callable, Coroutine
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 
+from redstart.features.ask import Ask
 from redstart.features.solutions import Collected, Collector, Cut, Progress
+from redstart.server.asking import answer_ask
 from redstart.server.context import Context, SyncContext, current_call
 
 if TYPE_CHECKING:
     from redstart.server.host import Host
-
-try:
-    from redstart.features.ask import Ask
-except ImportError:  # pragma: no cover - until asking is there
-
-    class Ask:  # type: ignore[no-redef]
-        """Stands in for the real one."""
 
 
 class Stopped(Exception):
@@ -54,7 +49,7 @@ def drive_async(fn: Callable[..., Any], host: Host, cut: Cut | None) -> Callable
                 if isinstance(item, Progress):
                     await context.progress(item.progress, item.total, item.message)
                 elif isinstance(item, Ask):
-                    answer = await _answered(context, item)
+                    answer = await answer_ask(context, item)
                 elif collector.take(item):
                     break
         return collector.collected()
@@ -73,7 +68,7 @@ def drive_sync(fn: Callable[..., Any], host: Host, cut: Cut | None) -> Callable[
             if isinstance(item, Progress):
                 context.progress(item.progress, item.total, item.message)
                 return None
-            return host.wait(_answered(Context(call, host), item))
+            return context.elicit(item.message, item.schema, item.key)
 
         return run_generator(fn(**arguments), Collector(cut), react, lambda: call.open)
 
@@ -116,12 +111,3 @@ def run_generator(
             elif collector.take(item):
                 break
     return collector.collected()
-
-
-async def _answered(context: Context[Any], question: Any) -> Any:
-    """The answer to an Ask; how it is asked is decided in one place, `server/asking.py`."""
-    from redstart.server.asking import answer_ask
-
-    return await answer_ask(context, question)
-
-

@@ -11,12 +11,17 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from redstart.features.ask import UrlElicitationRequired
 from redstart.features.errors import log
 from redstart.features.subscriptions import Hub
 from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal, Session
 from redstart.protocol.link import Link
+from redstart.server.asking import Unwind
 from redstart.server.context import current_call
 from redstart.server.pool import Pool
+from redstart.server.rounds import concluded, must_visit, paused
+from redstart.server.seal import KeyRing
+from redstart.store.open import open_state
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
 if TYPE_CHECKING:
@@ -46,6 +51,12 @@ class Host:
         self.server = server
         self.pool = Pool(server.threads)
         self.hub = Hub()
+        self.store = open_state(server.store)
+        self.keys = KeyRing(server.keys)
+        self.steps: dict[str, asyncio.Future[None]] = {}
+        """Steps of dialogues that run now, by their names in the store."""
+        self.force_replay = False
+        """Whether handshake calls too run again from the top after each answer, as modern ones do."""
         self.lifespan_state: Any = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self._unwinding: set[asyncio.Task[Any]] = set()
@@ -87,7 +98,9 @@ class Host:
 
     def link(self, session: Session | None = None) -> Link:
         """A link for a new peer."""
-        return Link(self.server.modern, session)
+        link = Link(self.server.modern, session)
+        link.owner = self
+        return link
 
     def feed(self, peer: Peer, data: bytes, principal: Any = None) -> None:
         """One message of a stream peer."""
@@ -122,7 +135,15 @@ class Host:
         """Run one call to its bytes. The only place where an exception becomes a JSON-RPC error."""
         current_call.set(call)
         try:
-            return call.link.reply(call, await self.server.dispatch(call))
+            try:
+                result = await self.server.dispatch(call)
+            except (asyncio.CancelledError, Unwind) as error:
+                result = await paused(call, error)
+            except UrlElicitationRequired as error:
+                result = await must_visit(call, self, error)
+            if call.state is not None:
+                result = await concluded(call, result)
+            return call.link.reply(call, result)
         except ProtocolError as error:
             call.status = call.dialect.status(error.code)
             return call.link.fail(call, error)

@@ -150,6 +150,8 @@ def _form(provide: Any) -> Form:
 def _checked_context(fn: Callable[..., Any], name: str, annotation: Any) -> type:
     kind = _context_class(annotation)
     right = Context if is_async(fn) else SyncContext
+    if annotation is inspect.Parameter.empty:
+        return right
     if kind is None or not issubclass(kind, right):
         form = "async def" if right is Context else "def"
         raise RegistrationError(f"{place(fn)}: {_name(fn)} is a `{form}`, so write `{name}: {right.__name__}`")

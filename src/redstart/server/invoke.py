@@ -6,17 +6,23 @@ Chosen once, at registration, so that a call does not look for what it does not 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
 from redstart.features.errors import RegistrationError, ToolError, log, place
+from redstart.features.prompts import Prompt
+from redstart.features.resources import Resource
 from redstart.features.solutions import Cut
+from redstart.features.tools import Tool
 from redstart.protocol.call import Call
 from redstart.server import resolve
 from redstart.server.context import is_async
 from redstart.server.deadline import Deadline, current_deadline
 from redstart.server.drive import drive_async, drive_inline, drive_sync, is_generator
-from redstart.server.gate import Gate, gated
+from redstart.server.gate import QUEUE, Gate, gated
 from redstart.server.inject import has_dependencies, plan, providers
 from redstart.server.process import in_process
 
@@ -30,6 +36,44 @@ EXECUTORS: Final = ("inline", "thread", "process")
 
 class Expired(ToolError):
     """A handler used up its time."""
+
+
+class Limits(Struct, frozen=True):
+    """What holds for everything that does not say otherwise, and the room that all tools share."""
+
+    timeout: float | None = None
+    max_result_bytes: int | None = None
+    max_queue: int = QUEUE
+    room: Gate | None = None
+
+
+def equip(thing: Tool | Prompt | Resource, host: Host, limits: Limits) -> None:
+    """Give `thing` the function that runs its handler."""
+    assert thing.handler is not None
+    fn: Callable[..., Any] = thing.handler
+    timeout = limits.timeout if thing.timeout is None else thing.timeout
+    if timeout == math.inf or (thing.timeout is None and thing.executor == "inline" and not is_async(fn)):
+        timeout = None
+    if not isinstance(thing, Tool):
+        thing.invoke = compose_invoke(fn, thing.injected, host, executor=thing.executor, timeout=timeout)
+        return
+    gates = [] if thing.concurrency is None else [Gate(f"The tool {thing.name}", thing.concurrency, limits.max_queue)]
+    if limits.room is not None:
+        gates.append(limits.room)
+    thing.invoke = compose_invoke(
+        fn,
+        thing.injected,
+        host,
+        executor=thing.executor,
+        timeout=timeout,
+        gates=gates,
+        cut=thing.cut,
+        typed=thing.typed,
+    )
+    plainly = is_async(fn) and not is_generator(fn) and not thing.injected and thing.executor != "process"
+    thing.plain = fn if plainly and timeout is None and not gates else None
+    if thing.max_result_bytes is None:
+        thing.max_result_bytes = limits.max_result_bytes
 
 
 def compose_invoke(
@@ -50,7 +94,7 @@ def compose_invoke(
     """
     _check_options(fn, executor, timeout)
     if executor == "process":
-        invoke = in_process(fn, injected, host.pool, cut=cut, typed=typed)
+        invoke = in_process(fn, injected, host, cut=cut, typed=typed)
     elif is_async(fn):
         invoke = _on_loop(drive_async(fn, host, cut) if is_generator(fn) else fn, fn, injected, host)
     elif executor == "inline":
@@ -63,17 +107,16 @@ def compose_invoke(
     return gated(invoke, gates) if gates else invoke
 
 
-def runs_plainly(fn: Callable[..., Any], injected: dict[str, Any], executor: str | None) -> bool:
-    """Whether awaiting `fn(**arguments)` is all there is to a call without limits."""
-    return is_async(fn) and not is_generator(fn) and not injected and executor != "process"
-
-
 def _check_options(fn: Callable[..., Any], executor: str | None, timeout: float | None) -> None:
     name = getattr(fn, "__name__", fn)
     if executor is not None and executor not in EXECUTORS:
         raise RegistrationError(f"{place(fn)}: executor of {name} must be one of {', '.join(EXECUTORS)}")
     if executor == "thread" and is_async(fn):
         raise RegistrationError(f'{place(fn)}: {name} is an `async def` and runs on the loop; write `def` for "thread"')
+    if timeout is not None and executor == "inline" and not is_async(fn):
+        raise RegistrationError(
+            f"{place(fn)}: {name} runs inline, where nothing can stop it; leave out timeout= or inline"
+        )
     if timeout is not None and not timeout > 0:
         raise RegistrationError(f"{place(fn)}: timeout of {name} must be a number of seconds above 0")
 

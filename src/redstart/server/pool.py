@@ -86,7 +86,7 @@ _mine = threading.local()
 class Pool:
     """At most `size` useful threads of one event loop. All methods but `lent` are for the loop's thread."""
 
-    def __init__(self, size: int = 40, processes: int | None = None) -> None:
+    def __init__(self, size: int = 40) -> None:
         if size < 1:
             raise ValueError(f"a pool needs at least one thread, not {size}")
         self.size = size
@@ -96,7 +96,8 @@ class Pool:
         self._crew: _Crew | None = None
         self._growing = False
         self._named = 0
-        self._processes = processes
+        self.processes: int | None = None
+        """How many processes there may be; None: as many as the machine has processors."""
         self._children: Children | None = None
 
     @property
@@ -110,7 +111,7 @@ class Pool:
         if self._children is None:
             from redstart.server.process import Children
 
-            self._children = Children(self, self._processes)
+            self._children = Children(self, self.processes)
         return self._children
 
     # ------------------------------------------------------------ work
@@ -184,7 +185,7 @@ class Pool:
         >>> with pool.lent():
         ...     pass  # block on the answer here
         """
-        crew = getattr(_mine, "crew", None)
+        crew: _Crew | None = getattr(_mine, "crew", None)
         if crew is None or crew is not self._crew:
             yield
             return

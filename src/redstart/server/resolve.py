@@ -46,7 +46,9 @@ def in_thread(fn: Callable[..., Any], plan: Plan, host: Host, submit: Callable[.
         job: Job | None = None
         try:
             made = await _enter(plan.early, stack, call, host)
-            job = submit(run_here, {"fn": fn, "arguments": arguments, "plan": plan, "made": made, "call": call, "host": host})
+            job = submit(
+                run_here, {"fn": fn, "arguments": arguments, "plan": plan, "made": made, "call": call, "host": host}
+            )
             result = await job.future
         except BaseException:
             if job is not None and job.future.cancelled():

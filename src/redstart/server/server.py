@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from inspect import iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 from msgspec import UNSET
 
 from redstart.features.completion import Completer, Completions
-from redstart.features.errors import ErrorPolicy, RegistrationError, log, place
+from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.lifecycle import Lifecycle
 from redstart.features.prompts import Argument, Prompt, Prompts
 from redstart.features.registry import Cache, OnDuplicate, Registry, Visible
 from redstart.features.resources import Resource, Resources
-from redstart.features.tools import Parameter, Task, Tool, Tools
+from redstart.features.solutions import Solutions, predicate
+from redstart.features.tools import Parameter, Task, Tool, Tools, tool_of
 from redstart.protocol.call import Call
 from redstart.protocol.methods import METHODS
 from redstart.protocol.modern import Modern
+from redstart.server.gate import QUEUE, Gate
 from redstart.server.host import Host, Middleware, Next, compose
-from redstart.server.inject import check_is_callable, injected, providers
-from redstart.server.invoke import compose_invoke
+from redstart.server.inject import check_is_callable, injected
+from redstart.server.invoke import Limits, compose_invoke, equip
+from redstart.server.rounds import answering, comes_again, run_again
+from redstart.server.visible import seen_by
+from redstart.store.shared import SharedState
 from redstart.wire.jsonrpc import METHOD_NOT_FOUND, ProtocolError
 from redstart.wire.meta import Implementation
-from redstart.wire.types import Annotations, Icon
+from redstart.wire.types import Icon
 
 if TYPE_CHECKING:
     from redstart.protocol.framing import Framing
@@ -70,11 +74,19 @@ class Server:
         middleware: Sequence[Middleware] = (),
         auth: Authenticate | None = None,
         keys: Sequence[str | bytes] = (),
+        store: str | SharedState | None = None,
+        ask_timeout: float = 600,
+        single_use: bool = False,
         on_duplicate: OnDuplicate = "warn",
         page_size: int | None = None,
         expose_errors: bool | Sequence[type[BaseException]] = False,
         debug: bool = False,
         threads: int = 40,
+        processes: int | None = None,
+        timeout: float | None = None,
+        max_concurrency: int | None = None,
+        max_queue: int = QUEUE,
+        max_result_bytes: int | None = None,
     ) -> None:
         self.info = Implementation(
             name,
@@ -89,8 +101,14 @@ class Server:
         self.lifespan = lifespan
         self.auth = auth
         self.keys = list(keys)
+        self.store = store
+        self.ask_timeout = ask_timeout
+        self.single_use = single_use
         self.threads = threads
         self.host = Host(self)
+        self.host.pool.processes = processes
+        room = None if max_concurrency is None else Gate("The server", max_concurrency, max_queue)
+        self.limits = Limits(timeout, max_result_bytes, max_queue, room)
         rules: dict[str, Any] = {"cache": cache, "include_tags": include_tags, "exclude_tags": exclude_tags}
         self.tools: Registry[Tool] = Registry("tool", on_duplicate, page_size, **rules)
         self.prompts: Registry[Prompt] = Registry("prompt", on_duplicate, page_size, **rules)
@@ -107,8 +125,11 @@ class Server:
         self._handlers: dict[str, Next] = {}
         self._lists: dict[str, Next] = {}
         self.dispatch: Next = self._dispatch
-        for registry in (self.prompts, self.resources, self.templates):
-            registry.changed.append(self._offer)
+        hub = self.host.hub
+        self.tools.changed.append(lambda: hub.changed("tools"))
+        self.prompts.changed += [self._offer, lambda: hub.changed("prompts")]
+        for registry in (self.resources, self.templates):
+            registry.changed += [self._offer, lambda: hub.changed("resources")]
         self._offer()
         for tool in _many(tools, Tool):
             self.register(tool)
@@ -150,10 +171,15 @@ class Server:
         needs: Sequence[str] = (),
         executor: Literal["inline", "thread", "process"] | None = None,
         timeout: float | None = None,
+        concurrency: int | None = None,
+        max_result_bytes: int | None = None,
+        outputs: Sequence[str] | None = None,
+        solutions: Solutions | None = None,
+        single_use: bool = False,
         visible: Visible | None = None,
         tags: Iterable[str] = (),
     ) -> Callable[[F], F]: ...
-    def tool(self, fn: Any = None, /, **options: Any) -> Any:
+    def tool(self, fn: Any = None, **options: Any) -> Any:
         """Serve a function as a tool; the function itself is returned unchanged.
 
         >>> server = Server("shop")
@@ -168,6 +194,22 @@ class Server:
             return fn
 
         return decorate if fn is None else decorate(fn)
+
+    def predicate(self, **options: Any) -> Callable[[F], F]:
+        """Serve a function as a predicate, with the options of `redstart.predicate` and those of a tool.
+
+        >>> server = Server("logic")
+        >>> @server.predicate(mode="half(+integer, -integer)", outputs=["H"])
+        ... def half(n: int) -> int | None:
+        ...     return n // 2 if n % 2 == 0 else None
+        """
+
+        def decorate(fn: F) -> F:
+            check_is_callable(fn)
+            self.register(predicate(**options)(fn))
+            return fn
+
+        return decorate
 
     @overload
     def prompt(self, fn: F, /) -> F: ...
@@ -187,7 +229,7 @@ class Server:
         visible: Visible | None = None,
         tags: Iterable[str] = (),
     ) -> Callable[[F], F]: ...
-    def prompt(self, fn: Any = None, /, **options: Any) -> Any:
+    def prompt(self, fn: Any = None, **options: Any) -> Any:
         """Serve a function as a prompt: what it returns becomes messages.
 
         >>> server = Server("desk")
@@ -203,18 +245,7 @@ class Server:
 
         return decorate if fn is None else decorate(fn)
 
-    def resource(
-        self,
-        uri: str,
-        *,
-        name: str = "",
-        description: str | None = None,
-        title: str | None = None,
-        mime_type: str | None = None,
-        size: int | None = None,
-        annotations: Annotations | Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Callable[[F], F]:
+    def resource(self, uri: str, *, name: str = "", mime_type: str | None = None, **options: Any) -> Callable[[F], F]:
         """Serve a function as what is found at `uri`; with variables in it, at every URI of that form.
 
         >>> server = Server("desk")
@@ -227,8 +258,7 @@ class Server:
 
         def decorate(fn: F) -> F:
             check_is_callable(fn)
-            facts = {"description": description, "title": title, "mime_type": mime_type, "size": size}
-            self.register(Resource(uri, name, handler=fn, annotations=annotations, **facts, **options))
+            self.register(Resource(uri, name, handler=fn, mime_type=mime_type, **options))
             return fn
 
         return decorate
@@ -256,13 +286,11 @@ class Server:
     def register(self, thing: Tool | Prompt | Resource | Callable[..., Any]) -> None:
         """Serve `thing`, now or while the server runs; a plain function becomes a tool."""
         if not isinstance(thing, Tool | Prompt | Resource):
-            thing = Tool(handler=thing)
+            thing = tool_of(thing, injected)
         thing.compile(injected)
-        thing.sees = None if thing.visible is None else _seen_by(thing.visible, self.host)
+        thing.sees = None if thing.visible is None else seen_by(thing.visible, self.host)
         if thing.handler is not None:
-            thing.invoke = compose_invoke(
-                thing.handler, thing.injected, self.host, executor=thing.executor, timeout=thing.timeout
-            )
+            equip(thing, self.host, self.limits)
         if isinstance(thing, Tool):
             self.tools.add(thing)
             return
@@ -298,6 +326,14 @@ class Server:
         self._recompose()
         return layer
 
+    def notify(self, uri: str) -> None:
+        """Tell every client that wants to know that the resource at `uri` holds something else now."""
+        self.host.hub.updated(uri)
+
+    def notify_changed(self, kind: str) -> None:
+        """Tell every client that wants to know that the list of `tools`, `prompts` or `resources` is another one."""
+        self.host.hub.changed(kind)
+
     # ------------------------------------------------------------ answering
 
     def _offer(self) -> None:
@@ -310,6 +346,7 @@ class Server:
         if self._completions or "completions" in self._declared:
             offered["completions"] = {}
         self._lifecycle.capabilities = offered
+        self.host.hub.offers = set(offered)
         table: dict[str, Next] = {
             "initialize": self._lifecycle.initialize,
             "ping": self._lifecycle.ping,
@@ -334,7 +371,9 @@ class Server:
         self._recompose()
 
     def _recompose(self) -> None:
-        self.dispatch = compose(self._middleware, self._dispatch)
+        # Without middleware `Host.answer` itself turns a question into a result.
+        inner = answering(self._dispatch, self.host) if self._middleware else self._dispatch
+        self.dispatch = compose(self._middleware, inner)
 
     def _dispatch(self, call: Call) -> Awaitable[Any]:
         handler = self._handlers.get(call.method.name)
@@ -342,6 +381,8 @@ class Server:
             handler = self._lists.get(call.method.name)
         if handler is None:
             raise ProtocolError(METHOD_NOT_FOUND, f"This server does not offer {call.method.name}")
+        if call.method.may_ask and comes_again(call, self.host):
+            return run_again(call, self.host, handler)
         return handler(call)
 
     # ------------------------------------------------------------ running
@@ -409,26 +450,3 @@ def _declared(names: Iterable[str]) -> frozenset[str]:
     if unknown:
         raise ValueError(f"no capability is called {', '.join(sorted(unknown))}; known: {', '.join(DECLARABLE)}")
     return declared
-
-
-def _seen_by(visible: Visible, host: Host) -> Callable[[Call], bool]:
-    """Whether whoever makes a call may see a thing. A rule that fails hides it."""
-    parameters = list(signature(visible, eval_str=True).parameters.values())
-    if len(parameters) != 1 or iscoroutinefunction(visible):
-        raise RegistrationError(f"{place(visible)}: visible= is a plain function of one parameter, the user")
-    name, annotation = parameters[0].name, parameters[0].annotation
-    wants_context = injected(annotation, parameters[0].default)
-    view = providers(visible, {name: annotation}, host)[0][1] if wants_context else _user
-
-    def sees(call: Call) -> bool:
-        try:
-            return bool(visible(view(call)))
-        except Exception:
-            log.exception("%s: visible= failed, so its thing is hidden", place(visible))
-            return False
-
-    return sees
-
-
-def _user(call: Call) -> Any:
-    return call.principal

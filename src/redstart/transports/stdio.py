@@ -122,16 +122,15 @@ class StdioPeer:
     async def read_from(self, source: int) -> None:
         """Read until the input ends, or `end` is called."""
         mode = os.fstat(source).st_mode
-        pollable = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+        # Other devices (/dev/null) and regular files are always ready, and no selector takes them.
+        pollable = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(source)
         if pollable and sys.platform != "win32":
             pipe = os.fdopen(source, "rb", buffering=0)
-            with suppress(ValueError, OSError):
-                transport, _ = await self._loop.connect_read_pipe(lambda: _Reader(self), pipe)
-                self.channel.reader = transport
-                await self._ended
-                transport.close()
-                return
-            source = os.dup(pipe.fileno())  # a device that no selector takes
+            transport, _ = await self._loop.connect_read_pipe(lambda: _Reader(self), pipe)
+            self.channel.reader = transport
+            await self._ended
+            transport.close()
+            return
         self.channel.reader = _BlockingReader(self, source, self._loop)
         await self._ended
 

@@ -78,7 +78,11 @@ def response(raw_id: bytes, body: bytes) -> bytes:
 
 def failure(raw_id: bytes, error: ProtocolError) -> bytes:
     """The bytes of an error response; `raw_id` is `b"null"` where no id could be read."""
-    fault = encode(Fault(error.code, error.message, error.data))
+    try:
+        fault = encode(Fault(error.code, error.message, error.data))
+    except Exception:  # data or a lone surrogate that JSON cannot carry: its sender still needs an answer
+        text = str(error.message).encode(errors="backslashreplace").decode()
+        fault = encode(Fault(error.code, text))
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (raw_id, fault)
 
 

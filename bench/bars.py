@@ -1,0 +1,120 @@
+"""The bars that redstart must clear, as a table. Each row reads one number from the results."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+from bench.results import NoData, Results, Void
+
+Read = Callable[[Results], float]
+
+
+@dataclass(frozen=True)
+class Bar:
+    text: str
+    read: Read
+    limit: float
+    most: bool = False  # True: the number may be at most the limit
+    unit: str = "×"
+    beside: Read | None = None  # the same ratio in server CPU per request, which a busy machine disturbs less
+
+    @property
+    def wanted(self) -> str:
+        return f"{'≤' if self.most else '≥'} {self.limit:g} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    bar: Bar
+    word: str  # pass, FAIL, void, no data
+    measured: str
+
+
+def _ratio(leg: str, theirs: str, ours: str = "redstart") -> Read:
+    return lambda results: median(results.ratios(leg, ours, theirs))
+
+
+def _cpu_ratio(leg: str, theirs: str, ours: str = "redstart") -> Read:
+    key = "server_cpu_us"
+    return lambda results: results.typical(leg, theirs, key) / results.typical(leg, ours, key)
+
+
+def _faster(text: str, limit: float, leg: str, theirs: str, ours: str = "redstart") -> Bar:
+    return Bar(text, _ratio(leg, theirs, ours), limit, beside=_cpu_ratio(leg, theirs, ours))
+
+
+def _lowest_ratio(leg: str, theirs: str) -> Read:
+    return lambda results: min(results.ratios(leg, "redstart", theirs))
+
+
+def _part_of(probe: str, theirs: str) -> Read:
+    return lambda results: results.number(probe, "redstart") / results.number(probe, theirs)
+
+
+def _number(probe: str, target: str = "redstart") -> Read:
+    return lambda results: results.number(probe, target)
+
+
+def _highest_rss(transport: str) -> Read:
+    def read(results: Results) -> float:
+        after = results.typical(f"memory-{transport}", "redstart", "rss_mib")
+        return max(after, results.number(f"rss-{transport}", "redstart"))
+
+    return read
+
+
+def _scale(transport: str) -> Read:
+    """The least disturbed round of each: noise only ever adds CPU, and ten per cent is less than the noise."""
+
+    def read(results: Results) -> float:
+        few, many = (results.least(f"scale-{transport}-{n}", "redstart", "server_cpu_us") for n in (1, 1000))
+        return many / few
+
+    return read
+
+
+def _growth(results: Results) -> float:
+    return results.typical("soak", "redstart", "rss_mib") - results.typical("soak-warm-up", "redstart", "rss_mib")
+
+
+BARS = (
+    _faster("stdio, 64 in flight, over mcp: median", 40, "stdio-64", "mcp"),
+    Bar("stdio, 64 in flight, over mcp: lowest round", _lowest_ratio("stdio-64", "mcp"), 30),
+    _faster("stdio, 64 in flight, over TypeScript", 1, "stdio-64", "typescript"),
+    _faster("stdio, one at a time, over mcp (uvloop)", 5, "stdio-1", "mcp"),
+    _faster("stdio, one at a time, over mcp (plain asyncio)", 4, "stdio-1", "mcp", "redstart-asyncio"),
+    _faster("stdio, sync tool, 64 in flight, over mcp", 8, "stdio-sync-64", "mcp"),
+    _faster("HTTP 2026-07-28, 32 connections, over mcp", 10, "http-32", "mcp"),
+    _faster("HTTP 2026-07-28, 32 connections, over TypeScript", 5, "http-32", "typescript"),
+    _faster("HTTP 2025-11-25 with a session, over mcp (JSON replies)", 8, "http-session-32", "mcp"),
+    _faster("HTTP 2025-11-25 with a session, over mcp (its default SSE)", 8, "http-session-32", "mcp-sse"),
+    Bar("cold start to the answer to initialize, part of mcp's", _part_of("cold-start", "mcp"), 0.2, most=True),
+    Bar("CPU of `import redstart`", _number("import"), 100, most=True, unit="ms"),
+    Bar("CPU of `from redstart import Server`", _number("import", "redstart-server"), 100, most=True, unit="ms"),
+    Bar("memory on stdio, after start and 100,000 calls", _highest_rss("stdio"), 30, most=True, unit="MiB"),
+    Bar("memory over HTTP, after start and 100,000 calls", _highest_rss("http"), 45, most=True, unit="MiB"),
+    Bar("CPU of a call on stdio, 1,000 tools over one", _scale("stdio"), 1.1, most=True),
+    Bar("CPU of a call over HTTP, 1,000 tools over one", _scale("http"), 1.1, most=True),
+    Bar("memory growth over 1,000,000 calls on stdio (--soak)", _growth, 1, most=True, unit="MiB"),
+)
+
+
+def _digits(value: float) -> str:
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+def judge(results: Results) -> list[Verdict]:
+    verdicts = []
+    for bar in BARS:
+        try:
+            value = bar.read(results)
+        except Void:
+            verdicts.append(Verdict(bar, "void", "–"))
+            continue
+        except NoData:
+            verdicts.append(Verdict(bar, "no data", "–"))
+            continue
+        cleared = value <= bar.limit if bar.most else value >= bar.limit
+        beside = f" (CPU {_digits(bar.beside(results))} ×)" if bar.beside else ""
+        verdicts.append(Verdict(bar, "pass" if cleared else "FAIL", f"{_digits(value)} {bar.unit}{beside}"))
+    return verdicts

@@ -1,0 +1,188 @@
+"""The other end of `executor="process"`: `python -m redstart.child module:qualname`, started by server/process.py.
+
+Reads one JSON line per call on stdin, writes the outcome as one JSON line. fd 1 belongs to that alone: what the
+function prints goes to stderr. When the parent goes away, this process and all that it started end at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from redstart.features.errors import ToolError
+from redstart.features.results import free_result, speaks_blocks, to_json
+from redstart.features.solutions import Collected, Collector, Progress
+from redstart.schema.signature import compile_signature
+from redstart.server.drive import is_generator, run_generator
+from redstart.server.inject import injected, plan
+from redstart.server.process import Answer, Hello, Packed, Target, Thrown
+from redstart.server.resolve import run_here
+from redstart.wire.jsonrpc import ProtocolError, decode
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+class Outlet:
+    """The pipe to the parent."""
+
+    def __init__(self) -> None:
+        self._fd = os.dup(1)
+        os.set_inheritable(self._fd, False)
+        os.dup2(2, 1)
+
+    def send(self, answer: Answer) -> None:
+        data = memoryview(_encode(answer) + b"\n")
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+
+def load(target: Target) -> Callable[..., Any]:
+    """The function, from its module or, where no name leads to that, from its file."""
+    _disarm_run()
+    try:
+        if target.module == "__redstart_main__":
+            raise ModuleNotFoundError(name=target.module)
+        found: Any = importlib.import_module(target.module)
+    except ModuleNotFoundError as error:
+        if target.file is None or error.name is None or not f"{target.module}.".startswith(f"{error.name}."):
+            raise
+        spec = importlib.util.spec_from_file_location(target.module, target.file)
+        if spec is None or spec.loader is None:
+            raise
+        found = sys.modules[target.module] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(found)
+    for name in target.qualname.split("."):
+        found = getattr(found, name)
+    return found  # type: ignore[no-any-return]
+
+
+def _disarm_run() -> None:
+    """A script that ends in an unguarded `server.run()` is imported here for its functions, not to serve."""
+    from redstart.server.server import Server
+
+    def run(self: Server, *args: Any, **options: Any) -> None:
+        """Not here."""
+
+    Server.run = run  # type: ignore[method-assign]
+
+
+class Runner:
+    """Runs the function once per line."""
+
+    def __init__(self, target: Target, outlet: Outlet) -> None:
+        fn = load(target)
+        signature = compile_signature(fn, injected=injected) if target.typed else None
+        self._bind: Callable[[bytes], dict[str, Any]] = signature.bind if signature is not None else decode
+        self._plan = plan(fn, signature.injected if signature is not None else {}, in_thread=True)
+        self._fn = fn
+        self._cut = target.cut
+        self._outlet = outlet
+        self._loop = asyncio.Runner()
+
+    def answer(self, line: bytes) -> Answer:
+        try:
+            value = run_here(self._call, self._bind(line), self._plan, {}, None, None)
+            if isinstance(value, Collected):
+                returned = UNSET if value.returned is None else pack(value.returned)
+                return Answer(items=[pack(item) for item in value.items], packed=returned, truncated=value.truncated)
+            return Answer(packed=pack(value))
+        except ToolError as error:
+            return Answer(packed=Packed(result=error.result()))
+        except ProtocolError as error:
+            return Answer(protocol=(error.code, error.message, None if error.data is UNSET else error.data))
+        except (Exception, SystemExit) as error:
+            return Answer(thrown=thrown(error))
+
+    def _call(self, **arguments: Any) -> Any:
+        if inspect.isasyncgenfunction(inspect.unwrap(self._fn)):
+            return self._loop.run(self._collect(self._fn(**arguments)))
+        if is_generator(self._fn):
+            return run_generator(self._fn(**arguments), Collector(self._cut), self._react, lambda: True)
+        value = self._fn(**arguments)
+        return self._loop.run(_awaited(value)) if inspect.isawaitable(value) else value
+
+    def _react(self, item: Any) -> None:
+        if not isinstance(item, Progress):
+            raise TypeError('a tool in a process of its own cannot ask; use executor="thread"')
+        self._outlet.send(Answer(progress=(item.progress, item.total, item.message)))
+
+    async def _collect(self, generator: Any) -> Collected:
+        collector = Collector(self._cut)
+        try:
+            async for item in generator:
+                if isinstance(item, Progress):
+                    self._react(item)
+                elif collector.take(item):
+                    break
+        finally:
+            await generator.aclose()
+        return collector.collected()
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value
+
+
+def pack(value: Any) -> Packed:
+    """A value as data, or as the blocks that it is."""
+    if speaks_blocks(value):
+        return Packed(result=free_result(value))
+    return Packed(value=msgspec.Raw(to_json(value)))
+
+
+def thrown(error: BaseException) -> Thrown:
+    try:
+        text = str(error)
+    except Exception:
+        text = "(the exception has no text)"
+    kind = type(error)
+    return Thrown(kind.__module__, kind.__qualname__, text, "".join(traceback.format_exception(error)))
+
+
+def _read(lines: SimpleQueue[bytes]) -> None:
+    """In a thread of its own, so that the end of the parent is seen in the middle of a call too."""
+    with os.fdopen(os.dup(0), "rb") as source:
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nowhere, 0)
+        os.close(nowhere)
+        lines.put(source.readline())
+        for line in source:
+            lines.put(line)
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        with suppress(ProcessLookupError):
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+    os._exit(0)
+
+
+def main() -> None:
+    outlet = Outlet()
+    lines: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_read, args=(lines,), name="redstart-parent", daemon=True).start()
+    hello = msgspec.json.decode(lines.get(), type=Hello)
+    sys.path[:] = hello.path
+    try:
+        runner = Runner(hello.target, outlet)
+    except BaseException as error:
+        outlet.send(Answer(thrown=thrown(error)))
+        return
+    outlet.send(Answer(ready=True))
+    while True:
+        outlet.send(runner.answer(lines.get()))
+
+
+if __name__ == "__main__":
+    main()

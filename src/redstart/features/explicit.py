@@ -1,0 +1,135 @@
+"""Tools with a schema of their own: how raw arguments reach a handler that says nothing about them itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import UNSET, Raw, Struct
+
+from redstart.features.errors import RegistrationError
+from redstart.schema.problems import ShapeError
+from redstart.schema.signature import EMPTY, Signature
+from redstart.schema.validator import Validator, compile_schema
+from redstart.wire.jsonrpc import decode
+
+Read = Callable[[bytes | Raw | None], dict[str, Any]]
+Injected = Callable[[Any, Any], bool]
+
+
+class Parameter(Struct):
+    """One argument of an explicit Tool.
+
+    >>> Parameter("expression", "string", "Math expression to evaluate", required=True).required
+    True
+    """
+
+    name: str
+    type: Any = "string"
+    description: str = ""
+    required: bool = False
+    default: Any = UNSET
+
+
+class Explicit(Struct):
+    """What a given schema, and the handler's own signature, amount to."""
+
+    schema: Mapping[str, Any]
+    bind: Read
+    injected: dict[str, Any]
+    returns: Any
+
+
+def compile_explicit(
+    name: str,
+    handler: Callable[..., Any],
+    parameters: Sequence[Parameter] | None,
+    schema: Mapping[str, Any] | None,
+    injected: Injected,
+    where: str,
+) -> Explicit:
+    """A handler with a given schema: it takes the arguments by name, or all of them as one dict."""
+    taken = [p for p in _parameters(handler) if not injected(_annotation(handler, p), p.default)]
+    given = {p.name: _annotation(handler, p) for p in _parameters(handler) if p not in taken}
+    if schema is None:
+        rows = [(p.name, p.type, p.description, p.required, _default(p)) for p in parameters or ()]
+        signature = Signature.from_parameters(name, rows)
+        read: Read = signature.bind
+        schema = signature.input_schema
+    else:
+        if schema.get("type") != "object":
+            raise RegistrationError(f'{where}: the input schema of {name} must have "type": "object"')
+        read = _checking(compile_schema(schema, where=f"{where}: input schema of {name}"))
+    if _takes_context(taken, schema.get("properties", {})):
+        given[taken.pop().name] = inspect.Parameter.empty  # whichever context suits the handler
+    returns = _resolved(handler, "return", inspect.signature(handler).return_annotation)
+    return Explicit(schema, _as_one_dict(read, taken, schema, where), given, returns)
+
+
+def _default(parameter: Parameter) -> Any:
+    return EMPTY if parameter.default is UNSET else parameter.default
+
+
+def _parameters(handler: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(handler).parameters.values())
+
+
+def _annotation(handler: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    return _resolved(handler, parameter.name, parameter.annotation)
+
+
+def _resolved(handler: Callable[..., Any], name: str, annotation: Any) -> Any:
+    """The annotation itself, where it was written as text and its names are known."""
+    if isinstance(annotation, str):
+        try:
+            return inspect.get_annotations(inspect.unwrap(handler), eval_str=True).get(name, annotation)
+        except (NameError, TypeError):
+            return inspect.Parameter.empty
+    return annotation
+
+
+def _checking(validator: Validator) -> Read:
+    def read(raw: bytes | Raw | None) -> dict[str, Any]:
+        value = decode(raw) if raw else {}
+        if value is None:
+            value = {}
+        problems = validator.check(value)
+        if problems:
+            raise ShapeError(problems)
+        return dict(value)
+
+    return read
+
+
+def _takes_context(taken: Sequence[inspect.Parameter], properties: Mapping[str, Any]) -> bool:
+    """Whether this is `handler(args, ctx)`: told by the signature, not by trying."""
+    if len(taken) != 2 or any(p.name in properties or p.default is not p.empty for p in taken):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return taken[1].annotation is inspect.Parameter.empty and all(p.kind in positional for p in taken)
+
+
+def _as_one_dict(read: Read, arguments: Sequence[inspect.Parameter], schema: Mapping[str, Any], where: str) -> Read:
+    """How the handler of an explicit tool gets its arguments, told by its signature."""
+    properties = schema.get("properties", {})
+    names = [p.name for p in arguments if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    if len(names) < len(arguments) or (names and all(name in properties for name in names)):
+        return read
+    if not names:
+        return _dropping(read)
+    if len(names) == 1:
+        only = names[0]
+        return lambda raw: {only: read(raw)}
+    raise RegistrationError(
+        f"{where}: a handler with a given schema takes its arguments by name, or all of them as one dict "
+        f"(and a context), not as ({', '.join(names)})"
+    )
+
+
+def _dropping(read: Read) -> Read:
+    def bind(raw: bytes | Raw | None) -> dict[str, Any]:
+        read(raw)
+        return {}
+
+    return bind

@@ -1,0 +1,337 @@
+"""What a tool promises to return, decided at registration, and how a returned value keeps the promise.
+
+A promise of data has a schema: the value goes out as structured content, with its JSON as text beside it.
+Spec: /specification/2026-07-28/server/tools (structured content, output schema).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Final, NotRequired, TypedDict, get_args, get_origin
+
+from msgspec import UNSET, Raw, UnsetType
+
+from redstart.features.errors import ToolError, log
+from redstart.features.loaded import is_loaded_type
+from redstart.features.plain import to_json
+from redstart.features.results import SUCCESS, blocks, finished, free_result
+from redstart.features.solutions import Collected, Cut, named
+from redstart.schema.problems import Problem, ShapeError
+from redstart.schema.types import compile_type
+from redstart.schema.validator import compile_schema
+from redstart.wire import types as t
+from redstart.wire.jsonrpc import decode
+
+NO_SOLUTION: Final = "No solutions"
+FAILED: Final = "Tool failed"
+
+
+class Output:
+    """The promise of one tool."""
+
+    __slots__ = ("_allowed", "_check", "_cut", "_exact", "_names", "_where", "schema", "wraps")
+
+    def __init__(
+        self,
+        annotation: Any,
+        schema: Mapping[str, Any] | None,
+        names: Sequence[str] | None,
+        cut: Cut | None,
+        where: str,
+    ) -> None:
+        self._where = where
+        self._cut = cut
+        annotation = _element(annotation, cut)
+        self._names = tuple(names) if names is not None else _names_in(annotation)
+        self._check: Callable[[bytes], Any] | None = None
+        self._allowed: tuple[type, ...] = ()
+        self._exact: Any = None
+        self.schema = schema
+        if schema is not None:
+            self._check = _checking(schema, where)
+        else:
+            self._promise(annotation)
+        self.wraps = self.schema is not None and self.schema.get("type") != "object"
+        """Whether older clients, which know objects only, get the value as `{"result": …}`."""
+
+    def _promise(self, annotation: Any) -> None:
+        if self._names:
+            annotation = _record("Outputs", _typed(self._names, annotation))
+        elif names_nothing(self._names, self._cut) or not is_data(annotation):
+            self._allowed = _block_types(annotation)
+            annotation = Any
+        if self._cut is not None and self._cut.many:
+            annotation = _record("Solutions", {"solutions": list[annotation], "truncated": NotRequired[bool]})
+        elif annotation is Any:
+            return
+        shape = compile_type(annotation, where=self._where)
+        self.schema = shape.schema()
+        self._check = shape.decode
+        # Of these types nothing can be wrong with a value of exactly that class.
+        self._exact = annotation if annotation in (int, bool) else None
+
+    def listed(self, structured: str) -> Any:
+        """The schema for `tools/list`, in a revision that knows `structured`."""
+        if self.schema is None or structured == "none":
+            return UNSET
+        return _wrapped_schema(self.schema) if structured == "objects" and self.wraps else self.schema
+
+    # ------------------------------------------------------------ keeping it
+
+    def result(self, value: Any, dialect: Any) -> t.ToolResult:
+        """The result that `value` becomes for this client."""
+        if type(value) is self._exact:
+            raw = b"%d" % value if self._exact is int else b"true" if value else b"false"
+            made = t.ToolResult(content=[t.Text(raw.decode())])
+        else:
+            found = self._made(value)
+            if found.structured is UNSET or found.is_error is True:
+                return found
+            made, raw = found, bytes(found.structured)
+            if self._check is not None:
+                self._check(raw)
+        if dialect.structured == "any":
+            made.structured = Raw(raw)
+        elif dialect.structured == "none":
+            made.structured = UNSET
+        else:
+            made.structured = Raw(b'{"result":%b}' % raw) if self.wraps or raw[:1] != b"{" else Raw(raw)
+        return made
+
+    def _made(self, value: Any) -> t.ToolResult:
+        if type(value) is Collected:
+            return self._collected(value)
+        if self._cut is not None and self._cut.logical:
+            return self._collected(Collected(_logical(value), cut=self._cut))
+        return self._one(value)
+
+    def _one(self, value: Any) -> t.ToolResult:
+        """The result of one value."""
+        if isinstance(value, t.ToolResult):
+            self._refuse_lack(value)
+            return finished(value)
+        if isinstance(value, ToolError):
+            return value.result()
+        if self._names:
+            return self._named(value)
+        if names_nothing(self._names, self._cut):
+            return t.ToolResult(content=[t.Text(SUCCESS)])
+        if self.schema is None or (self._cut is not None and self._cut.many):
+            made = free_result(value)
+            self._refuse_strangers(made)
+            return made
+        if isinstance(value, list | tuple) and any(isinstance(item, ToolError) for item in value):
+            return free_result(value)
+        raw = to_json(value)
+        return t.ToolResult(content=[t.Text(_text(value, raw))], structured=Raw(raw))
+
+    def _named(self, value: Any) -> t.ToolResult:
+        made = named(self._names or (), decode(value) if type(value) is Raw else value)
+        lines = [f"{name}: {_text(item, to_json(item))}" for name, item in made.items()]
+        return t.ToolResult(content=[t.Text("\n".join(lines))], structured=Raw(to_json(made)))
+
+    def _collected(self, found: Collected) -> t.ToolResult:
+        """The result of a generator."""
+        cut = found.cut
+        if cut is None:
+            return self._streamed(found)
+        if not found.items and not cut.empty:
+            if cut.surely:
+                log.error("%s: there was no solution, although it says that there always is one", self._where)
+            raise ToolError(FAILED)
+        if not cut.many:
+            return self._one(found.items[0]) if found.items else self._none()
+        results = [self._one(item) for item in found.items]
+        content = [block for result in results for block in result.content]
+        failed = any(result.is_error is True for result in results)
+        entries = [_entry(result, item) for result, item in zip(results, found.items, strict=True)]
+        raw = b'{"solutions":[%b]%b}' % (b",".join(entries), b',"truncated":true' if found.truncated else b"")
+        if found.truncated:
+            content.append(t.Text(f"(the first {len(results)} solutions; there are more. truncated: true)"))
+        made = t.ToolResult(content=content or [t.Text(NO_SOLUTION)], structured=Raw(raw))
+        if failed:
+            made.is_error = True
+        return made
+
+    def _none(self) -> t.ToolResult:
+        if self.schema is not None:
+            raise ToolError(NO_SOLUTION)
+        return t.ToolResult(content=[t.Text(NO_SOLUTION)])
+
+    def _streamed(self, found: Collected) -> t.ToolResult:
+        """Yielded content, with the return value behind it."""
+        content, failed = blocks(found.items)
+        if found.returned is None and self.schema is None:
+            made = t.ToolResult(content=content or [t.Text(SUCCESS)])
+        else:
+            made = self._one(found.returned)
+            made.content = [*content, *made.content]
+        if failed:
+            made.is_error = True
+        return made
+
+    # ------------------------------------------------------------ refusing
+
+    def _refuse_lack(self, result: t.ToolResult) -> None:
+        if self.schema is not None and result.structured is UNSET and result.is_error is not True:
+            raise ShapeError([Problem("", "must have structured content, because the tool has an output schema")])
+
+    def _refuse_strangers(self, made: t.ToolResult) -> None:
+        """`-> list[Image]` promises images."""
+        allowed = self._allowed
+        if allowed and made.is_error is not True:
+            for block in made.content:
+                if not isinstance(block, allowed):
+                    names = ", ".join(kind.__name__ for kind in allowed)
+                    raise ShapeError([Problem("", f"must be made of {names}, not of {type(block).__name__}")])
+
+
+def _entry(result: t.ToolResult, value: Any) -> bytes:
+    """A solution as an entry of `solutions`: its data, or the text that it is."""
+    if result.structured is not UNSET:
+        return bytes(result.structured)
+    texts = [block.text for block in result.content if isinstance(block, t.Text)]
+    return to_json(value) if not isinstance(value, t.Content | ToolError | t.ToolResult) else to_json("\n".join(texts))
+
+
+def _text(value: Any, raw: bytes) -> str:
+    """Text for the model: a string as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if type(value) is Raw and raw[:1] == b'"':
+        return str(decode(raw))
+    return raw.decode()
+
+
+def _logical(value: Any) -> list[Any]:
+    """A plain value of a predicate as its solutions: None and False are none."""
+    if type(value) is Raw:
+        value = decode(value)
+    return [] if value is None or value is False else [value]
+
+
+def names_nothing(names: Sequence[str] | None, cut: Cut | None) -> bool:
+    """Whether this is a predicate that is only true or false."""
+    return names is not None and not names and cut is not None and cut.logical
+
+
+def _checking(schema: Mapping[str, Any], where: str) -> Callable[[bytes], None]:
+    validator = compile_schema(schema, where=where)
+
+    def check(raw: bytes) -> None:
+        problems = validator.check(decode(raw))
+        if problems:
+            raise ShapeError(problems)
+
+    return check
+
+
+def _record(name: str, fields: dict[str, Any]) -> Any:
+    """A TypedDict whose fields are known only now."""
+    make: Any = TypedDict
+    return make(name, fields)
+
+
+def _wrapped_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    wrapped: dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    if "$defs" in schema:
+        wrapped["$defs"] = schema["$defs"]
+    return wrapped
+
+
+# ---------------------------------------------------------------- annotations
+
+_NOT_DATA: Final = (None, type(None), str, bytes, list, tuple, Any, object, inspect.Signature.empty)
+_STREAMS: Final = ("Iterator", "AsyncIterator", "Generator", "AsyncGenerator", "Iterable", "AsyncIterable")
+
+
+def is_data(annotation: Any) -> bool:
+    """Whether a return annotation promises data (then it has a schema) rather than text, content or nothing."""
+    annotation = _bare(annotation)
+    if isinstance(annotation, UnsetType) or annotation in _NOT_DATA or not _is_annotation(annotation):
+        return False
+    if is_loaded_type(annotation) or _streams(annotation) or _speaks_blocks(annotation):
+        return False
+    return not (get_origin(annotation) is tuple and get_args(annotation)[:1] == (bytes,))
+
+
+def _bare(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _streams(annotation: Any) -> bool:
+    return getattr(get_origin(annotation), "__name__", "") in _STREAMS
+
+
+def _is_annotation(annotation: Any) -> bool:
+    marks = ("__supertype__", "__value__")
+    return (
+        isinstance(annotation, type) or get_origin(annotation) is not None or any(hasattr(annotation, m) for m in marks)
+    )
+
+
+def _speaks_blocks(annotation: Any) -> bool:
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return issubclass(annotation, t.Content | t.ToolResult | ToolError) or is_loaded_type(annotation)
+    return any(_speaks_blocks(a) for a in get_args(annotation))
+
+
+def _block_types(annotation: Any) -> tuple[type, ...]:
+    """The content classes that `-> Image` and `-> list[Text | Image]` allow; () for all."""
+    annotation = _bare(annotation)
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        kinds = [annotation]
+    elif get_origin(annotation) in (tuple, *_ORIGINS_OF_LISTS):
+        inner = [a for a in get_args(annotation) if a is not Ellipsis]
+        kinds = [kind for a in inner for kind in (get_args(a) or (a,))]
+    else:
+        kinds = list(get_args(annotation))
+    kinds = [t.Text if kind is str else kind for kind in kinds]
+    if annotation is str or not kinds or not all(_is_block_class(kind) for kind in kinds):
+        return ()
+    content = tuple(kind for kind in kinds if issubclass(kind, t.Content))
+    return () if t.Content in content else content
+
+
+def _is_block_class(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, t.Content | ToolError)
+
+
+_ORIGINS_OF_LISTS: Final = (list, Sequence)
+
+
+def _element(annotation: Any, cut: Cut | None) -> Any:
+    """What one solution is, or what a generator returns at its end, or the annotation itself."""
+    if not _streams(annotation):
+        return annotation
+    inner = get_args(annotation)
+    if cut is not None:
+        return inner[0] if inner else Any
+    return inner[2] if get_origin(annotation).__name__ == "Generator" and len(inner) == 3 else Any
+
+
+def _names_in(annotation: Any) -> tuple[str, ...] | None:
+    """The names in `tuple[Annotated[int, "Q"], Annotated[int, "R"]]`."""
+    if get_origin(annotation) is not tuple:
+        return None
+    marks = [getattr(item, "__metadata__", (None,))[0] for item in get_args(annotation)]
+    names = tuple(mark for mark in marks if isinstance(mark, str))
+    return names if names and len(names) == len(marks) else None
+
+
+def _typed(names: Sequence[str], annotation: Any) -> dict[str, Any]:
+    """The type of each named output, as far as the annotation tells."""
+    inner = get_args(annotation) if get_origin(annotation) is tuple else ()
+    if len(names) == 1 and not (inner and len(inner) == 1):
+        return {names[0]: _known(annotation)}
+    if len(inner) == len(names):
+        return {name: _known(_bare(kind)) for name, kind in zip(names, inner, strict=True)}
+    return dict.fromkeys(names, Any)
+
+
+def _known(annotation: Any) -> Any:
+    if isinstance(annotation, UnsetType) or annotation in (None, object, inspect.Signature.empty):
+        return Any
+    return annotation if _is_annotation(annotation) else Any

@@ -1,0 +1,62 @@
+"""`x-mcp-header`: arguments that modern HTTP clients repeat in a header, so that a proxy can route by them.
+
+Spec: /specification/2026-07-28/basic/transports/streamable-http (parameter headers).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from redstart.features.errors import RegistrationError
+from redstart.protocol.call import Call
+from redstart.protocol.headers import ParamRule
+from redstart.wire.jsonrpc import decode
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class Header(Struct, frozen=True):
+    """Ask modern HTTP clients to repeat an argument in the header `Mcp-Param-<name>`.
+
+    >>> Header("Region").json_schema_extra
+    {'x-mcp-header': 'Region'}
+    """
+
+    name: str
+
+    @property
+    def json_schema_extra(self) -> dict[str, str]:
+        return {"x-mcp-header": self.name}
+
+
+def header_rules(schema: Mapping[str, Any], where: str, path: tuple[str, ...] = ()) -> list[ParamRule]:
+    rules: list[ParamRule] = []
+    for name, sub in (schema.get("properties") or {}).items():
+        if not isinstance(sub, Mapping):
+            continue
+        header = sub.get("x-mcp-header")
+        if header is not None:
+            if not isinstance(header, str) or not _TOKEN.fullmatch(header):
+                raise RegistrationError(f"{where}: x-mcp-header of {name!r} must be a header name, not {header!r}")
+            if sub.get("type") not in ("string", "integer", "boolean"):
+                raise RegistrationError(f"{where}: x-mcp-header of {name!r} needs a string, integer or boolean")
+            rules.append(ParamRule(header, (*path, name), sub["type"]))
+        rules += header_rules(sub, where, (*path, name))
+    if not path and len({rule.key for rule in rules}) != len(rules):
+        raise RegistrationError(f"{where}: two arguments have the same x-mcp-header")
+    return rules
+
+
+def check_headers(rules: Sequence[ParamRule], call: Call, raw: Raw | UnsetType) -> None:
+    """Refuse a call whose headers say something else than its arguments."""
+    try:
+        arguments = decode(raw) if raw is not UNSET else {}
+    except ValueError:
+        return  # the arguments are refused where they are bound
+    if isinstance(arguments, dict):
+        for rule in rules:
+            rule.check(call.headers, arguments)  # type: ignore[arg-type]

@@ -1,0 +1,266 @@
+"""What generators yield besides content: progress, and one solution after another; and the predicate layer.
+
+`@predicate(mode="fact(+integer, -integer)", outputs=["F"])` keeps the vocabulary of logic programming (modes,
+named outputs, failure, proofs) on top of the same Tool.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeVar
+
+from msgspec import UNSET, Struct
+
+from redstart.features.errors import RegistrationError, place
+from redstart.schema.callables import find_target
+
+F = TypeVar("F", bound=Callable[..., Any])
+Solutions = Literal["first", "all"] | int
+Proofs = Literal["one", "zero_or_one", "one_or_more", "zero_or_more"]
+
+CAP: Final = 100
+"""How many solutions "all" gives at most."""
+
+
+class Progress(Struct, frozen=True):
+    """Yield it from a generator tool to tell the client how far the work is.
+
+    >>> def crunch(rows: list[str]):
+    ...     for number, row in enumerate(rows):
+    ...         yield Progress(number, len(rows), f"row {number}")
+    ...     yield "done"
+    """
+
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+class Cut(Struct, frozen=True):
+    """Where the solutions of a generator end."""
+
+    limit: int
+    many: bool
+    """Whether the result is a list of solutions; else it is the first solution itself."""
+    logical: bool = False
+    """Whether None, False and no solution at all mean failure."""
+    empty: bool = True
+    """Whether there may be no solution."""
+    surely: bool = False
+    """Whether failing is a bug of the tool, which the log should know."""
+
+
+class Collected(Struct):
+    """All that a generator has given."""
+
+    items: list[Any]
+    returned: Any = None
+    cut: Cut | None = None
+    truncated: bool = False
+
+
+class Collector:
+    """Takes what a generator yields, one by one, until it is enough."""
+
+    __slots__ = ("_cut", "_items", "_truncated", "returned")
+
+    def __init__(self, cut: Cut | None) -> None:
+        self.returned: Any = None
+        self._cut = cut
+        self._items: list[Any] = []
+        self._truncated = False
+
+    def take(self, item: Any) -> bool:
+        """Keep `item`; True when no more is wanted."""
+        cut = self._cut
+        if cut is None:
+            self._items.append(item)
+            return False
+        if cut.logical and (item is None or item is False):
+            return False
+        if len(self._items) == cut.limit:  # one more than wanted: now it is known that there are more
+            self._truncated = True
+            return True
+        self._items.append(item)
+        return not cut.many
+
+    def collected(self) -> Collected:
+        if self._cut is not None and self.returned is not None:
+            self.take(self.returned)
+            self.returned = None
+        return Collected(self._items, self.returned, self._cut, self._truncated)
+
+
+def cut_for(solutions: Solutions | None, where: str) -> Cut | None:
+    """What `solutions=` means."""
+    if solutions is None:
+        return None
+    if solutions == "first":
+        return Cut(1, many=False)
+    if solutions == "all":
+        return Cut(CAP, many=True)
+    if type(solutions) is int and solutions >= 1:
+        return Cut(solutions, many=True)
+    raise RegistrationError(f'{where}: solutions= is "first", "all" or a number from 1, not {solutions!r}')
+
+
+# ---------------------------------------------------------------- predicates
+
+# What a number of proofs means: many solutions?, may there be none?, is failing a bug?
+PROOFS: Final[dict[str, tuple[bool, bool, bool]]] = {
+    "one": (False, False, True),
+    "zero_or_one": (False, False, False),
+    "one_or_more": (True, False, True),
+    "zero_or_more": (True, True, False),
+}
+INPUTS: Final = ("+", "++", "@", "?")
+OUTPUTS: Final = ("-", "--", "?")
+TYPES: Final[dict[str, str]] = {
+    "integer": "integer",
+    "nonnegative_integer": "integer",
+    "positive_integer": "integer",
+    "float": "number",
+    "number": "number",
+    "boolean": "boolean",
+    "list": "array",
+    "compound": "object",
+    "callable": "string",
+}
+_MODE: Final = re.compile(r"\s*([a-z]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_ARGUMENT: Final = re.compile(r"(\+\+|--|[-+?@])\s*([a-z]\w*)?\s*(?:\(.*\))?", re.DOTALL)
+
+
+class Mode(Struct, frozen=True):
+    """A mode declaration: the name of a predicate, and (direction, type) of each argument."""
+
+    name: str
+    arguments: tuple[tuple[str, str], ...]
+
+    @property
+    def inputs(self) -> list[tuple[str, str]]:
+        return [argument for argument in self.arguments if argument[0] in INPUTS]
+
+    @property
+    def outputs(self) -> list[tuple[str, str]]:
+        return [argument for argument in self.arguments if argument[0] in OUTPUTS]
+
+
+def read_mode(text: str, where: str) -> Mode:
+    """`fact(+integer, -integer)` in parts."""
+    found = _MODE.fullmatch(text)
+    if found is None:
+        raise RegistrationError(f"{where}: {text!r} is no mode; write it as fact(+integer, -integer)")
+    arguments = []
+    for part in _split(found[2] or ""):
+        argument = _ARGUMENT.fullmatch(part.strip())
+        if argument is None:
+            raise RegistrationError(
+                f"{where}: {part.strip()!r} in the mode is no argument; write +type, -type or ?type"
+            )
+        arguments.append((argument[1], argument[2] or "term"))
+    return Mode(found[1], tuple(arguments))
+
+
+def _split(text: str) -> list[str]:
+    """The parts between the commas that are not inside parentheses."""
+    parts, depth, start = [], 0, 0
+    for at, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    return [*parts, text[start:]] if text.strip() else []
+
+
+def predicate(
+    *,
+    mode: str | None = None,
+    outputs: Sequence[str] | None = None,
+    solutions: Solutions | None = None,
+    proofs: Proofs | None = None,
+    **options: Any,
+) -> Callable[[F], F]:
+    """Mark a function as a predicate: None, False and no solution are failure. `server.register(fn)` serves it.
+
+    >>> @predicate(mode="fact(+integer, -integer)", outputs=["F"])
+    ... def fact(n: int) -> int | None:
+    ...     return math.factorial(n) if n >= 0 else None
+    """
+    given = {**options, "mode": mode, "outputs": outputs, "solutions": solutions, "proofs": proofs}
+
+    def mark(fn: F) -> F:
+        fn.__redstart_predicate__ = given  # type: ignore[attr-defined]
+        return fn
+
+    return mark
+
+
+def predicate_options(
+    fn: Callable[..., Any],
+    injected: Callable[[Any, Any], bool],
+    *,
+    mode: str | None = None,
+    outputs: Sequence[str] | None = None,
+    solutions: Solutions | None = None,
+    proofs: Proofs | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """The options of the Tool that a predicate is."""
+    where = place(fn)
+    if proofs is not None and proofs not in PROOFS:
+        raise RegistrationError(f"{where}: proofs= is one of {', '.join(PROOFS)}, not {proofs!r}")
+    many, empty, surely = PROOFS[proofs or "zero_or_one"]
+    cut = cut_for(solutions or ("all" if many else "first"), where)
+    assert cut is not None
+    cut = Cut(cut.limit, cut.many, logical=True, empty=empty, surely=surely)
+    made = {**options, "outputs": outputs, "cut": cut}
+    if mode is not None:
+        _apply_mode(fn, read_mode(mode, where), made, _arguments(fn, injected))
+    return made
+
+
+def _apply_mode(fn: Callable[..., Any], mode: Mode, made: dict[str, Any], takes: list[inspect.Parameter]) -> None:
+    where = place(fn)
+    if len(mode.inputs) != len(takes):
+        names = ", ".join(p.name for p in takes)
+        raise RegistrationError(f"{where}: the mode has {len(mode.inputs)} inputs, the function takes ({names})")
+    outputs = made["outputs"]
+    if not mode.outputs:
+        made["outputs"] = outputs = ()
+    if outputs is not None and len(outputs) != len(mode.outputs):
+        raise RegistrationError(f"{where}: the mode has {len(mode.outputs)} outputs, outputs= names {len(outputs)}")
+    made.setdefault("name", mode.name)
+    if any(p.annotation is p.empty for p in takes):
+        from redstart.features.explicit import Parameter
+
+        made["parameters"] = [
+            Parameter(p.name, TYPES.get(kind, "string"), required=p.default is p.empty, default=_default(p))
+            for p, (_, kind) in zip(takes, mode.inputs, strict=True)
+        ]
+
+
+def _default(parameter: inspect.Parameter) -> Any:
+    return UNSET if parameter.default is parameter.empty else parameter.default
+
+
+def _arguments(fn: Callable[..., Any], injected: Callable[[Any, Any], bool]) -> list[inspect.Parameter]:
+    target = find_target(fn, None, None)
+    return [p for p in target.parameters if not injected(target.resolve(p.annotation, p.name), p.default)]
+
+
+# ---------------------------------------------------------------- named outputs
+
+
+def named(names: Sequence[str], value: Any) -> dict[str, Any]:
+    """The outputs by their names, from a tuple, a mapping or an object with such attributes."""
+    if isinstance(value, Mapping) and set(names) <= value.keys():
+        return {name: value[name] for name in names}
+    if all(hasattr(value, name) for name in names) and not isinstance(value, str | int | float):
+        return {name: getattr(value, name) for name in names}
+    if len(names) == 1:
+        return {names[0]: value}
+    if isinstance(value, tuple | list) and len(value) == len(names):
+        return dict(zip(names, value, strict=True))
+    raise ValueError(f"expected the {len(names)} outputs {', '.join(names)}, got {type(value).__name__}")

@@ -1,0 +1,294 @@
+"""Asking, written once: the dialogue of one call with its peer, whatever the era.
+
+Handshake era: a question is a request of its own and the handler waits. Modern era: an unanswered question ends the
+call as `input_required`; the client sends the call again with the answers, the handler runs again from its first
+line, and each question that was answered returns at once. Questions asked in one turn of the loop make one round;
+a round is delivered as a whole, so that a replay meets its questions in the order of the first run.
+Spec: /specification/2026-07-28/basic/patterns/mrtr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any, Final
+
+from redstart.features.ask import CANCELLED, Ask, BadAnswer, Question
+from redstart.features.errors import Unanswered, log
+from redstart.protocol.call import Call
+from redstart.server.deadline import off_the_clock
+from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode
+from redstart.wire.types import CancelledParams
+
+if TYPE_CHECKING:
+    from redstart.server.host import Host
+    from redstart.server.request_state import Answered
+
+TRIES: Final = 2
+"""How often a handshake client is asked one question before a bad answer counts as none."""
+
+
+class Unwind(BaseException):
+    """Ends a `def` handler whose question has no answer yet. Private: a handler must let it pass."""
+
+
+def dialogue_of(call: Call, host: Host) -> Dialogue:
+    """The dialogue of a call, begun with its first question or step."""
+    dialogue = call.state
+    if dialogue is None:
+        dialogue = call.state = Dialogue(call, host)
+    return dialogue  # type: ignore[no-any-return]
+
+
+class Dialogue:
+    """What one call has asked and got. Lives on the loop's thread."""
+
+    __slots__ = (
+        "_batch", "_ordinal", "_waiting", "answers", "call", "concluded", "fresh", "host", "id", "live", "loose",
+        "names", "open", "rounds", "step_names", "steps", "suspended", "thrown", "unread",
+    )  # fmt: skip
+
+    def __init__(self, call: Call, host: Host, *, live: bool | None = None) -> None:
+        self.call = call
+        self.host = host
+        self.live = call.dialect.asks if live is None else live
+        """Whether questions go out as requests, now."""
+        self.id = ""
+        self.rounds = 0
+        self.fresh = True
+        """Whether no earlier round is known, so nobody else can be in this dialogue."""
+        self.answers: dict[str, Answered] = {}
+        self.loose: dict[str, Any] = {}
+        """Answers that came without a state: they count for questions with a `key=` only."""
+        self.steps: dict[str, bytes] = {}
+        self.unread: set[str] = set()
+        """Recorded answers that the handler has not met yet; until it has, it is repeating itself."""
+        self.concluded = False
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self.restart()
+
+    def restart(self) -> None:
+        """The handler runs from its first line."""
+        self.names: set[str] = set()
+        self.step_names: set[str] = set()
+        self.open: list[Question] = []
+        self.suspended = False
+        self.thrown = False
+        """Whether the end of the run went through the handler's own frames, so that it must come out of them."""
+        self._ordinal = 0
+        self._batch: list[tuple[Question, asyncio.Future[Any]]] = []
+
+    # ------------------------------------------------------------ asking
+
+    async def ask(self, question: Question) -> Any:
+        """The answer to `question`; in the modern era this may end the run of the handler instead."""
+        question.check(self.call)
+        self._identify(question)
+        if self.live:
+            with off_the_clock():
+                return await self._ask_now(question)
+        if self.suspended:
+            await asyncio.sleep(0)  # a handler that swallows its end must not hold up the loop too
+            raise Unwind if question.threaded else asyncio.CancelledError
+        loop = asyncio.get_running_loop()
+        if not self._batch:
+            loop.call_soon(self._turn)
+        future = loop.create_future()
+        self._batch.append((question, future))
+        return await self._answer_to(future)
+
+    async def _answer_to(self, future: asyncio.Future[Any]) -> Any:
+        self._waiting.add(future)
+        try:
+            return await future
+        except (asyncio.CancelledError, Unwind) as error:
+            if self.suspended and (isinstance(error, Unwind) or asyncio.current_task() is self.call.run):
+                self.thrown = True
+            raise
+        finally:
+            self._waiting.discard(future)
+
+    def _identify(self, question: Question) -> None:
+        if not question.named:
+            self._ordinal += 1
+            question.name = f"q{self._ordinal}"
+        if question.name in self.names:
+            raise ValueError(f"two questions of one call have the key {question.name!r}; each needs its own")
+        self.names.add(question.name)
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the handler is still repeating what it did in an earlier round."""
+        return bool(self.unread)
+
+    # ------------------------------------------------------------ handshake era
+
+    async def _ask_now(self, question: Question) -> Any:
+        for _ in range(TRIES):
+            outcome = await self.send(question)
+            if outcome is None or isinstance(outcome, ProtocolError):
+                return self.unanswered(question, outcome)
+            try:
+                return question.read(decode(outcome))
+            except BadAnswer as bad:
+                if not bad.content:
+                    break
+                question.problem = str(bad)
+        return self.unanswered(question, None)
+
+    def unanswered(self, question: Question, error: ProtocolError | None) -> Any:
+        """No answer: for the user's questions that is an answer too."""
+        if question.method == "elicitation/create":
+            return CANCELLED
+        said = f": {error.message}" if error is not None else ""
+        raise Unanswered(f"The client did not answer {question.method}{said}")
+
+    async def send(self, question: Question) -> Any:
+        """One request to the peer: its raw result, its error, or None if it does not answer in time."""
+        call = self.call
+        if not getattr(call.channel, "can_ask", True):
+            return ProtocolError(INTERNAL_ERROR, "the client accepts no messages before the result")
+        asked = call.link.ask(call, question.method, question.worded())
+        if asked is None:
+            return None
+        pending, data = asked
+        future = asyncio.get_running_loop().create_future()
+        pending.resolve = lambda outcome: None if future.done() else future.set_result(outcome)
+        try:
+            call.channel.send(data)
+            async with asyncio.timeout(self.host.server.ask_timeout):
+                return await self._answer_to(future)
+        except TimeoutError:
+            return None
+        finally:
+            call.link.pending.pop(pending.id, None)
+            if not future.done() or future.cancelled():
+                self._withdraw(pending.id)
+
+    def _withdraw(self, id: str) -> None:
+        """Tell the client that a question no longer matters, so that its form may close."""
+        params = CancelledParams(request_id=id, reason="the answer is no longer awaited")
+        data = self.call.link.notify(self.call, "notifications/cancelled", params)
+        if data is not None:
+            self.call.channel.send(data)
+
+    # ------------------------------------------------------------ modern era
+
+    def _turn(self) -> None:
+        """One turn of the loop after the first question of a round: deliver the round, or end the run."""
+        batch = [(question, future) for question, future in self._batch if not future.done()]
+        self._batch = []
+        try:
+            outcomes = [(future, self._recall(question)) for question, future in batch]
+        except ProtocolError as error:
+            for _, future in batch:
+                future.set_exception(error)
+            return
+        self.open = [question for question, _ in batch if question.name not in self.answers]
+        if self.open:
+            self._suspend(batch)
+            return
+        for future, outcome in outcomes:
+            future.set_result(outcome)
+        self.unread.difference_update(question.name for question, _ in batch)
+
+    def _recall(self, question: Question) -> Any:
+        """The recorded answer; a bad one is struck out, so that the question is asked again."""
+        record = self.answers.get(question.name)
+        if record is None:
+            if not question.named or question.name not in self.loose:
+                return None
+            record = self.answers[question.name] = question_record(question, self.loose.pop(question.name))
+        elif record.asked.digest != question.digest():
+            raise _diverged(record.asked, question)
+        try:
+            return question.read(record.result)
+        except BadAnswer as bad:
+            question.problem = str(bad)
+            del self.answers[question.name]
+            self.unread.discard(question.name)
+            return None
+
+    def _suspend(self, batch: list[tuple[Question, asyncio.Future[Any]]]) -> None:
+        """End the run: `async def` handlers are cancelled, threads get an exception."""
+        self.suspended = True
+        task = self.call.run
+        if task is not None and not all(question.threaded for question, _ in batch):
+            task.cancel()
+        for question, future in batch:
+            if question.threaded or task is None:
+                future.set_exception(Unwind())
+
+    def close(self) -> None:
+        """Nobody waits for answers any more."""
+        for future in list(self._waiting):
+            future.cancel()
+
+    # ------------------------------------------------------------ steps
+
+    async def begin_step(self, key: str) -> bytes | None:
+        """The recorded result of a step, or None: then the caller performs it and calls `end_step`."""
+        if key in self.step_names:
+            raise ValueError(f"two steps of one call have the key {key!r}; each needs its own")
+        self.step_names.add(key)
+        if key in self.steps:
+            return self.steps[key]
+        if self.fresh:
+            return None
+        name, running = self.step_name(key), self.host.steps
+        while (other := running.get(name)) is not None:  # the same round, sent twice
+            await asyncio.wait([other])
+        running[name] = asyncio.get_running_loop().create_future()
+        found = await self.host.store.kv_get(name)
+        if found is not None:
+            self._release(name)
+            self.steps[key] = found
+        return found
+
+    async def end_step(self, key: str, raw: bytes | None) -> bytes:
+        """Record the result of a step before anybody sees it; None says that it failed."""
+        name = self.step_name(key)
+        try:
+            if raw is not None and not self.fresh:
+                ttl = self.host.server.ask_timeout + 60
+                if not await self.host.store.kv_set(name, raw, ttl, nx=True, durable=True):
+                    raw = await self.host.store.kv_get(name) or raw
+        finally:
+            self._release(name)
+        if raw is None:
+            return b""
+        self.steps[key] = raw
+        return raw
+
+    def _release(self, name: str) -> None:
+        future = self.host.steps.pop(name, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def step_name(self, key: str) -> str:
+        """Where the result of a step is kept in the store."""
+        if not self.id:
+            self.id = secrets.token_urlsafe(16)
+        return f"step/{self.id}/{key}"
+
+
+async def answer_ask(ctx: Any, ask: Ask) -> Any:
+    """The answer to `yield Ask(...)`."""
+    return await ctx.elicit(ask.message, ask.schema, ask.key)
+
+
+def question_record(question: Question, result: Any) -> Answered:
+    """An answer as it is remembered."""
+    from redstart.server.request_state import Answered, asked
+
+    return Answered(asked(question), result)
+
+
+def _diverged(before: Any, now: Question) -> ProtocolError:
+    text = (
+        f"The handler did not ask the same question when it ran again: as {now.name!r} it first asked "
+        f"{before.kind} {before.message!r}, and now {now.kind} {now.message!r}. Between two rounds a handler must "
+        "repeat itself: put what may change into ctx.step(...), and give questions that come in any order a key=."
+    )
+    log.error("%s", text)
+    return ProtocolError(INTERNAL_ERROR, text)

@@ -1,0 +1,126 @@
+"""What both kinds of context know without asking anybody, and the two notifications they can send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec import UNSET
+
+from redstart.protocol.call import Call
+from redstart.wire.jsonrpc import Id, decode
+from redstart.wire.meta import LOG_LEVELS, Implementation
+from redstart.wire.types import LogParams, ProgressParams
+
+if TYPE_CHECKING:
+    from redstart.server.host import Host
+
+App = TypeVar("App")
+
+_LEVEL = {name: rank for rank, name in enumerate(LOG_LEVELS)}
+
+
+class Facts(Generic[App]):
+    """What both kinds of context know without asking anybody."""
+
+    __slots__ = ("_call", "_host")
+
+    def __init__(self, call: Call, host: Host) -> None:
+        self._call = call
+        self._host = host
+
+    @property
+    def request_id(self) -> Id:
+        """The id that the client gave this request."""
+        return self._call.id
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client has given up on this request; a long loop should look now and then."""
+        return not self._call.open
+
+    @property
+    def user(self) -> Any:
+        """Who is asking: what `auth=` returned, or None."""
+        return self._call.principal
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The HTTP headers of the request, in lower case; empty on stdio."""
+        headers = self._call.headers or {}
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+
+    @property
+    def protocol_version(self) -> str:
+        """The protocol revision of this request."""
+        return self._call.dialect.version
+
+    @property
+    def client(self) -> Implementation | None:
+        """What the client says it is; never a reason to trust it."""
+        info = self._call.client_info
+        return None if info is UNSET else info  # type: ignore[return-value]
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The whole `_meta` of the request."""
+        return decode(self._call.raw_params).get("_meta") or {}
+
+    @property
+    def lifespan(self) -> App:
+        """What the server's `lifespan=` yielded."""
+        return self._host.lifespan_state  # type: ignore[no-any-return]
+
+    @property
+    def can_elicit(self) -> bool:
+        """Whether this client can be asked a question in a form."""
+        return self._call.capabilities.has("elicitation.form")
+
+    @property
+    def can_elicit_url(self) -> bool:
+        """Whether this client can send its user to a web page."""
+        dialect = self._call.dialect
+        return (dialect.modern or dialect.url_required) and self._call.capabilities.has("elicitation.url")
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether this client lends its model."""
+        return self._call.capabilities.has("sampling")
+
+    def _progress(self, progress: float, total: float | None, message: str | None) -> bool:
+        call = self._call
+        token = call.meta.progress_token if call.meta else UNSET
+        if token is UNSET or (call.progress is not None and progress <= call.progress):
+            return False
+        if call.state is not None and call.state.replaying:
+            return False
+        params = ProgressParams(token, progress)  # type: ignore[arg-type]
+        if total is not None:
+            params.total = total
+        if message is not None and call.dialect.progress_messages:
+            params.message = message
+        data = call.link.notify(call, "notifications/progress", params)
+        if data is None:
+            return False
+        call.progress = progress
+        call.channel.send(data)
+        return True
+
+    def _log(self, level: str, data: Any, logger: str | None) -> bool:
+        call = self._call
+        wanted = call.log_level
+        if call.session is not None:
+            wanted = call.session.log_level
+        if wanted is UNSET:
+            if call.dialect.modern:
+                return False
+            wanted = "info"
+        if _LEVEL[level] < _LEVEL[wanted]:  # type: ignore[index]
+            return False
+        if call.state is not None and call.state.replaying:
+            return False
+        message = call.link.notify(call, "notifications/message", LogParams(level, data, logger or UNSET))
+        if message is None:
+            return False
+        call.channel.send(message)
+        return True

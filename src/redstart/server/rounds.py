@@ -1,0 +1,185 @@
+"""The rounds of a call: how a run that was ended by a question becomes a result, and how a retry begins.
+
+`Host.answer` calls these where something unusual happened; a call that never asks does not come here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
+
+from redstart.features.ask import BadAnswer, UrlElicitationRequired, url_question, value_of
+from redstart.features.errors import ToolError, Unanswered, log
+from redstart.protocol.call import Call
+from redstart.server.asking import TRIES, Dialogue, Unwind, dialogue_of, question_record
+from redstart.server.request_state import input_required, recall
+from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode
+from redstart.wire.types import InputRequired, ToolResult
+
+if TYPE_CHECKING:
+    from redstart.server.host import Host
+
+Handler = Callable[[Call], Awaitable[Any]]
+SWALLOWED = (
+    "The handler went on after a question that ends its run: somewhere it catches BaseException (or a bare `except:`) "
+    "around ctx.elicit, ctx.ask, … Catch Exception instead, or re-raise."
+)
+
+
+def comes_again(call: Call, host: Host) -> bool:
+    """Whether a call brings answers, or is to be served as if it did."""
+    params = call.params
+    return params.request_state is not UNSET or params.input_responses is not UNSET or host.force_replay
+
+
+def run_again(call: Call, host: Host, handler: Handler) -> Awaitable[Any]:
+    """A call that does not simply run: a retry, a rehearsal, or a handshake call with stray parameters."""
+    if call.dialect.modern:
+        return resume(call, host, handler)
+    return rehearse(call, host, handler) if host.force_replay else handler(call)
+
+
+async def resume(call: Call, host: Host, handler: Handler) -> Any:
+    """A request that came again with answers."""
+    dialogue = Dialogue(call, host)
+    await recall(dialogue)
+    call.state = dialogue
+    return await handler(call)
+
+
+async def paused(call: Call, error: BaseException) -> InputRequired:
+    """What a run ends as that `error` has ended: a result, if a question did it."""
+    dialogue: Dialogue | None = call.state
+    if dialogue is None:
+        raise error
+    dialogue.close()
+    if not dialogue.suspended or not _was_ours(error):
+        raise error
+    dialogue.concluded = True
+    return await input_required(dialogue)
+
+
+def _was_ours(error: BaseException) -> bool:
+    """Whether a question, and nobody else, cancelled this task; takes the cancellation back."""
+    if isinstance(error, Unwind):
+        return True
+    task = asyncio.current_task()
+    return task is not None and task.uncancel() == 0
+
+
+def _take_back(call: Call) -> None:
+    """The handler came to an end of its own: the cancellation that was under way is void."""
+    task = asyncio.current_task()
+    if task is not None and task is call.run and task.cancelling():
+        task.uncancel()
+
+
+async def concluded(call: Call, result: Any) -> Any:
+    """The result of a call that has asked something, looked at once more."""
+    dialogue: Dialogue = call.state
+    if dialogue.concluded:
+        return result
+    dialogue.concluded = True
+    dialogue.close()
+    if dialogue.suspended:
+        _take_back(call)
+        if dialogue.thrown:
+            log.error("%s: %s", call.method.name, SWALLOWED)
+            raise ProtocolError(INTERNAL_ERROR, SWALLOWED)
+        # A branch of the handler failed in the very turn in which another one asked: the next run will tell.
+        return await input_required(dialogue)
+    if dialogue.unread:
+        names = ", ".join(sorted(dialogue.unread))
+        log.warning("%s: the handler no longer asked what it had asked before: %s", call.method.name, names)
+    return result
+
+
+def answering(dispatch: Handler, host: Host) -> Handler:
+    """The handlers as middleware sees them: a question ends a call as a result, not as a cancellation."""
+
+    async def answer(call: Call) -> Any:
+        try:
+            result = await dispatch(call)
+        except (asyncio.CancelledError, Unwind) as error:
+            result = await paused(call, error)
+        except UrlElicitationRequired as error:
+            result = await must_visit(call, host, error)
+        return result if call.state is None else await concluded(call, result)
+
+    return answer
+
+
+async def must_visit(call: Call, host: Host, error: UrlElicitationRequired) -> Any:
+    """A handler needs its user to go to a web page first: said in the way of the dialect."""
+    if call.dialect.url_required and call.capabilities.has("elicitation.url"):
+        raise error
+    if not call.dialect.modern:
+        return _in_words(call, f"{error.message} This client cannot open a web page for the user.")
+    dialogue = dialogue_of(call, host)
+    question = url_question(call, error.url, error.message, key="url")
+    question.check(call)
+    record = dialogue.answers.pop(question.name, None)
+    try:
+        if record is not None:
+            value_of(question.read(record.result), error.message)
+    except (Unanswered, BadAnswer) as refusal:
+        return _in_words(call, str(refusal))
+    dialogue.open = [question]
+    dialogue.concluded = True
+    return await input_required(dialogue)
+
+
+def _in_words(call: Call, text: str) -> ToolResult:
+    """A failure as the model, or where there is none the client, may read it."""
+    if call.method.name != "tools/call":
+        raise ProtocolError(INTERNAL_ERROR, text)
+    return ToolError(text).result()
+
+
+# ---------------------------------------------------------------- replay in the handshake era
+
+
+async def rehearse(call: Call, host: Host, handler: Handler) -> Any:
+    """Run a handshake call as the modern era would: each answer runs the handler again from its first line.
+
+    For the test client and `redstart dev`, so that a handler that does not repeat itself is found on day one.
+    """
+    dialogue = call.state = Dialogue(call, host, live=False)
+    tries: dict[str, int] = {}
+    while True:
+        try:
+            result = await handler(call)
+            if not dialogue.suspended or dialogue.thrown:
+                return result
+            _take_back(call)
+        except (asyncio.CancelledError, Unwind) as error:
+            if not dialogue.suspended or not _was_ours(error):
+                raise
+        await _ask_open(dialogue, tries)
+        dialogue.restart()
+        dialogue.unread = set(dialogue.answers)
+
+
+async def _ask_open(dialogue: Dialogue, tries: dict[str, int]) -> None:
+    outcomes = await asyncio.gather(*(dialogue.send(question) for question in dialogue.open))
+    for question, outcome in zip(dialogue.open, outcomes, strict=True):
+        tries[question.name] = tries.get(question.name, 0) + 1
+        if outcome is None or isinstance(outcome, ProtocolError):
+            dialogue.unanswered(question, outcome)
+            result: Any = {"action": "cancel"}
+        else:
+            result = decode(outcome)
+        if question.problem and tries[question.name] >= TRIES and not _readable(question, result):
+            result = {"action": "cancel"}
+        dialogue.answers[question.name] = question_record(question, result)
+
+
+def _readable(question: Any, result: Any) -> bool:
+    try:
+        question.read(result)
+    except Exception:
+        return False
+    return True

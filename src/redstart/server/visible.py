@@ -1,0 +1,38 @@
+"""`visible=`: for whom a tool, prompt or resource exists."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from redstart.features.errors import RegistrationError, log, place
+from redstart.features.registry import Visible
+from redstart.protocol.call import Call
+from redstart.server.inject import injected, providers
+
+if TYPE_CHECKING:
+    from redstart.server.host import Host
+
+
+def seen_by(visible: Visible, host: Host) -> Callable[[Call], bool]:
+    """Whether whoever makes a call may see a thing. A rule that fails hides it."""
+    parameters = list(inspect.signature(visible, eval_str=True).parameters.values())
+    if len(parameters) != 1 or inspect.iscoroutinefunction(visible):
+        raise RegistrationError(f"{place(visible)}: visible= is a plain function of one parameter, the user")
+    name, annotation = parameters[0].name, parameters[0].annotation
+    wants_context = injected(annotation, parameters[0].default)
+    view = providers(visible, {name: annotation}, host)[0][1] if wants_context else _user
+
+    def sees(call: Call) -> bool:
+        try:
+            return bool(visible(view(call)))
+        except Exception:
+            log.exception("%s: visible= failed, so its thing is hidden", place(visible))
+            return False
+
+    return sees
+
+
+def _user(call: Call) -> Any:
+    return call.principal

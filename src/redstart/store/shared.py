@@ -1,0 +1,58 @@
+"""The contract of shared state: keys that expire, topics that wake, short logs, rate limits.
+
+The store is the truth, the bus only wakes: a lost message costs time, never data. Values are bytes, JSON wherever
+redstart writes them, never pickle. Who may read a key is part of the key: see `scoped`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+
+class SharedState(Protocol):
+    """What every process that serves the same application sees. Each method is one atomic step."""
+
+    async def kv_get(self, key: str) -> bytes | None:
+        """The value, or None if there is none or it has expired."""
+
+    async def kv_set(
+        self, key: str, value: bytes, ttl: float | None = None, nx: bool = False, durable: bool = False
+    ) -> bool:
+        """Keep a value for `ttl` seconds. With `nx` only if there is none: False says that there was one.
+
+        `durable` says that it must not be lost with a cache: it returns after the engine has it on disk.
+        """
+
+    async def kv_take(self, key: str) -> bytes | None:
+        """The value, which is then gone: of all that take it at once, one gets it."""
+
+    async def kv_delete(self, key: str) -> None:
+        """Forget a value."""
+
+    async def publish(self, topic: str, data: bytes) -> None:
+        """Wake whoever listens to `topic` now."""
+
+    def subscribe(self, *topics: str) -> AsyncIterator[tuple[str, bytes]]:
+        """The messages of some topics, from now on, until the iterator is closed."""
+
+    async def log_append(self, stream: str, data: bytes, maxlen: int = 1000, ttl: float | None = None) -> str:
+        """Add to a stream, which keeps its last `maxlen` entries; the id of the entry."""
+
+    async def log_read(self, stream: str, after: str = "") -> list[tuple[str, bytes]]:
+        """The entries after an id, oldest first."""
+
+    async def take(self, key: str, rate: float, burst: float) -> tuple[bool, float]:
+        """One token of a bucket that refills at `rate` a second: whether there was one, else the wait for it."""
+
+    async def close(self) -> None:
+        """Let go of connections and threads."""
+
+
+def scoped(principal: str, *parts: str) -> str:
+    """A key that belongs to a principal: another one's reads cannot hit it, whatever the parts hold.
+
+    >>> scoped("ada", "note", "1")
+    '3:ada/4:note/1:1'
+    """
+    return "/".join(f"{len(part)}:{part}" for part in (principal, *parts))

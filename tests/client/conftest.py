@@ -1,0 +1,40 @@
+"""Real servers for the client's tests: the SDK's, started once per kind, on free loopback ports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+PEERS = Path(__file__).parent / "peers"
+
+
+@pytest.fixture(scope="session")
+def start_http() -> Iterator[Callable[..., str]]:
+    """Start `peers/<peer>_server.py http …`, once for each set of options, and say where it listens."""
+    started: dict[tuple[str, ...], tuple[subprocess.Popen[str], str]] = {}
+
+    def start(*options: str, peer: str = "mcp") -> str:
+        key = (peer, *options)
+        if key not in started:
+            command = [sys.executable, str(PEERS / f"{peer}_server.py"), "http", *options]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            started[key] = process, f"http://127.0.0.1:{port}/{'sse' if 'sse' in options else 'mcp'}"
+        return started[key][1]
+
+    yield start
+    for process, _ in started.values():
+        process.terminate()
+    for process, _ in started.values():
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.stdout is not None
+        process.stdout.close()

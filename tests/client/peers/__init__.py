@@ -1,0 +1,1 @@
+"""Servers for the tests of the client."""

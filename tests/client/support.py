@@ -1,0 +1,142 @@
+"""What the client's tests share: running a coroutine within bounds, the peers' commands, a small HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+PEERS = Path(__file__).parent / "peers"
+MCP_STDIO = [sys.executable, str(PEERS / "mcp_server.py"), "stdio"]
+HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+REVISIONS = (*HANDSHAKE, "2026-07-28")
+
+
+def run(work: Coroutine[Any, Any, T], seconds: float = 20) -> T:
+    """Run a test's coroutine; it hangs for `seconds` at most."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(seconds):
+            return await work
+
+    return asyncio.run(bounded(), debug=False)
+
+
+def scripted(**script: Any) -> list[str]:
+    """The command of a server that follows `script`, from method to lines; `__` stands for the slash."""
+    methods = {name.replace("__", "/"): does for name, does in script.items()}
+    return [sys.executable, str(PEERS / "scripted.py"), json.dumps(methods)]
+
+
+def reply(result: Any) -> str:
+    """A line that answers with `result`."""
+    return f'{{"jsonrpc":"2.0","id":$id,"result":{json.dumps(result)}}}'
+
+
+class Request:
+    """One request to the small HTTP server, and the ways to answer it."""
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.headers = headers
+        self.message: Any = json.loads(body) if body else None
+        self._reader = reader
+        self._writer = writer
+
+    async def answer(self, status: int, body: Any = b"", **headers: str) -> None:
+        """A whole answer; a body that is not bytes is sent as JSON."""
+        if not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            headers.setdefault("Content_Type", "application/json")
+        lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        self._writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        await self._writer.drain()
+
+    async def result(self, result: Any, **headers: str) -> None:
+        """A JSON-RPC result for this request."""
+        await self.answer(200, {"jsonrpc": "2.0", "id": self.message["id"], "result": result}, **headers)
+
+    async def error(self, status: int, code: int, data: Any = None, id: Any = None) -> None:
+        """A JSON-RPC error with an HTTP status."""
+        error = {"code": code, "message": "no", "data": data}
+        await self.answer(status, {"jsonrpc": "2.0", "id": id, "error": error})
+
+    async def stream(self, *chunks: bytes) -> None:
+        """A stream of events in the given pieces, then the end of the connection."""
+        await self.hold(*chunks)
+        self._writer.close()
+
+    async def hold(self, *chunks: bytes) -> None:
+        """A stream of events that stays open for `more`."""
+        await self.more(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n", *chunks)
+
+    async def more(self, *chunks: bytes) -> None:
+        """More of a stream."""
+        for chunk in chunks:
+            self._writer.write(chunk)
+            await self._writer.drain()
+
+    async def gone(self) -> None:
+        """Wait until the client has closed this connection."""
+        assert await self._reader.read() == b""
+
+
+Handler = Callable[[Request], Awaitable[None]]
+
+
+@asynccontextmanager
+async def http_server(handler: Handler) -> AsyncIterator[str]:
+    """A small HTTP server in this event loop: `handler` answers each request. Yields its URL."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            while (request := await _read_request(reader, writer)) is not None:
+                await handler(request)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request | None:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return None
+    first, *lines = head.decode().split("\r\n")
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if colon:
+            headers[name.strip().lower()] = value.strip()
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    method, path, _ = first.split()
+    return Request(method, path, headers, body, reader, writer)

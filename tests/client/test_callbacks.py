@@ -1,0 +1,85 @@
+"""The order of callbacks, and that a failing one stops nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from client.support import run
+from redstart.client.callbacks import Courier
+
+
+def spawn(work: Awaitable[Any]) -> asyncio.Future[Any]:
+    return asyncio.ensure_future(work)
+
+
+def test_a_plain_callback_runs_at_once_and_an_async_one_holds_back_the_next() -> None:
+    async def main() -> None:
+        seen: list[Any] = []
+        gate = asyncio.Event()
+
+        async def slow(argument: int) -> None:
+            await gate.wait()
+            seen.append(argument)
+
+        courier = Courier(spawn)
+        courier.deliver(seen.append, 1)
+        assert seen == [1]
+        courier.deliver(slow, 2)
+        courier.deliver(seen.append, 3)
+        courier.deliver(slow, 4)
+        assert seen == [1]
+        gate.set()
+        await courier.finish()
+        assert seen == [1, 2, 3, 4]
+        await courier.finish()
+
+    run(main())
+
+
+def test_a_callback_that_fails_is_logged_and_the_next_runs(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        seen: list[int] = []
+
+        async def broken(argument: int) -> None:
+            raise LookupError("async")
+
+        def wrong(argument: int) -> None:
+            raise LookupError("plain")
+
+        courier = Courier(spawn)
+        for callback in (wrong, broken, seen.append):
+            courier.deliver(callback, 1)
+        await courier.finish()
+        assert seen == [1]
+
+    with caplog.at_level(logging.ERROR, "redstart.client"):
+        run(main())
+    assert "plain" in caplog.text
+    assert "async" in caplog.text
+
+
+def test_what_is_cancelled_takes_what_waits_with_it() -> None:
+    async def main() -> None:
+        seen: list[int] = []
+        tasks: list[asyncio.Future[Any]] = []
+
+        def keep(work: Awaitable[Any]) -> asyncio.Future[Any]:
+            tasks.append(asyncio.ensure_future(work))
+            return tasks[-1]
+
+        async def forever(argument: int) -> None:
+            await asyncio.Event().wait()
+
+        courier = Courier(keep)
+        courier.deliver(forever, 1)
+        courier.deliver(seen.append, 2)
+        tasks[0].cancel()
+        await courier.finish()
+        assert seen == []
+
+    run(main())

@@ -1,0 +1,97 @@
+"""Results from bytes: known blocks, unknown blocks, nulls, and what is no result at all."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec import UNSET, Raw
+
+from redstart.client import CallResult, InvalidReply, results
+from redstart.client.tools import _is_wrapped
+from redstart.wire import types as t
+
+
+def test_every_kind_of_block() -> None:
+    raw = Raw(
+        b'{"content":[{"type":"text","text":"x"},{"type":"image","data":"aGk=","mimeType":"image/png"},'
+        b'{"type":"audio","data":"aGk=","mimeType":"audio/wav"},{"type":"resource_link","uri":"a:b","name":"n"},'
+        b'{"type":"resource","resource":{"uri":"a:b","text":"t"}}],"structuredContent":{"a":null},"isError":true,'
+        b'"_meta":{"k":1}}'
+    )
+    result = results.call_result(raw)
+    assert [type(block) for block in result.content] == [t.Text, t.Image, t.Audio, t.ResourceLink, t.EmbeddedResource]
+    assert result.content[1].data == b"hi"
+    assert (result.structured, result.is_error, result.meta) == ({"a": None}, True, {"k": 1})
+    assert result.text == "x"
+
+
+def test_an_unknown_block_stays_a_dict() -> None:
+    result = results.call_result(Raw(b'{"content":[{"type":"hologram","rays":3},{"type":"text","text":"x"}]}'))
+    assert result.content[0] == {"type": "hologram", "rays": 3}
+    assert result.content[1].text == "x"
+
+
+def test_nulls_of_absent_members_are_forgiven() -> None:
+    result = results.call_result(Raw(b'{"content":[{"type":"text","text":"x","annotations":null}],"isError":null}'))
+    assert (result.content[0].annotations, result.is_error) == (UNSET, False)
+    page = results.page(
+        "tools/list",
+        Raw(b'{"tools":[{"name":"a","title":null,"inputSchema":{"default":null}}],"nextCursor":null}'),
+    )
+    assert page.next_cursor is UNSET
+    assert isinstance(page.tools, list)
+    assert page.tools[0].input_schema == {"default": None}
+
+
+@pytest.mark.parametrize("raw", [b"[]", b"7", b'{"content":7}', b'{"content":[],"isError":"maybe not"}'])
+def test_what_is_no_tool_result(raw: bytes) -> None:
+    with pytest.raises(InvalidReply, match="tools/call"):
+        results.call_result(Raw(raw))
+
+
+def test_prompts_and_resources() -> None:
+    prompt = results.prompt_result(
+        Raw(b'{"description":"d","messages":[{"role":"user","content":{"type":"text","text":"x"}}]}')
+    )
+    assert prompt.messages == [t.Message("user", t.Text("x"))]
+    resource = results.resource_result(Raw(b'{"contents":[{"uri":"a:b","text":"t"},{"uri":"a:c","blob":"aGk="}]}'))
+    assert [content.uri for content in resource.contents] == ["a:b", "a:c"]
+    assert resource.contents[1].blob == b"hi"
+    with pytest.raises(InvalidReply, match="resources/read"):
+        results.resource_result(Raw(b'{"contents":[{}]}'))
+
+
+def test_data_unwraps_only_what_was_wrapped() -> None:
+    assert CallResult(content=[], structured={"result": 3}).data == {"result": 3}
+    assert CallResult(content=[], structured={"result": 3}, wrapped=True).data == 3
+    assert CallResult(content=[]).data is None
+
+
+RESULT = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "wrapped"),
+    [
+        (RESULT, True),
+        ({**RESULT, "title": "addOutput"}, True),
+        ({**RESULT, "x-fastmcp-wrap-result": True}, True),
+        ({**RESULT, "title": "Answer"}, False),
+        ({**RESULT, "required": []}, False),
+        ({"type": "object", "properties": {"result": {}, "more": {}}, "required": ["result"]}, False),
+        (UNSET, False),
+    ],
+)
+def test_which_schemas_are_wrappers(schema: object, wrapped: bool) -> None:
+    assert _is_wrapped(schema) is wrapped
+
+
+def test_raw_results_must_be_objects() -> None:
+    assert results.as_dict("x", Raw(b'{"a":1}')) == {"a": 1}
+    with pytest.raises(InvalidReply):
+        results.as_dict("x", Raw(b"[1]"))
+
+
+def test_shapes_survive_a_round_trip() -> None:
+    tool = msgspec.json.decode(b'{"name":"a","inputSchema":{}}', type=t.ListedTool)
+    assert msgspec.json.encode(tool) == b'{"name":"a","inputSchema":{}}'

@@ -1,0 +1,172 @@
+"""A client of any revision that answers questions: bytes in, bytes out, no sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from redstart import Server
+from redstart.transports.memory import MemoryPeer
+
+JUNE = "2025-06-18"
+NOVEMBER = "2025-11-25"
+MODERN = "2026-07-28"
+REVISIONS = (JUNE, NOVEMBER, MODERN)
+
+ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+PREFIX = "io.modelcontextprotocol/"
+
+Reply = Callable[[str, dict[str, Any]], Any]
+"""From a question's method and params to its result; None gives no answer, an Exception an error reply."""
+
+
+def accept(**content: Any) -> dict[str, Any]:
+    return {"action": "accept", "content": content}
+
+
+DECLINE = {"action": "decline"}
+CANCEL = {"action": "cancel"}
+
+
+def script(*answers: Any) -> Reply:
+    """Answers in order; one question more fails the test."""
+    left = list(answers)
+    return lambda method, params: left.pop(0)
+
+
+class Player:
+    """One client. `asked` are the questions it saw, `notes` the notifications, `rounds` the results that asked."""
+
+    def __init__(
+        self,
+        server: Server,
+        revision: str = MODERN,
+        reply: Reply | None = None,
+        *,
+        capabilities: dict[str, Any] | None = None,
+        principal: Any = None,
+        meta: dict[str, Any] | None = None,
+    ) -> None:
+        self.server = server
+        self.revision = revision
+        self.reply = reply or script()
+        self.capabilities = ALL if capabilities is None else capabilities
+        self.meta = meta or {}
+        self.asked: list[dict[str, Any]] = []
+        self.notes: list[dict[str, Any]] = []
+        self.rounds: list[dict[str, Any]] = []
+        self.sent: list[dict[str, Any]] = []
+        self._inbox: asyncio.Queue[bytes] = asyncio.Queue()
+        self.peer = MemoryPeer(server, self._inbox.put_nowait, principal)
+        self._id = 0
+
+    @property
+    def modern(self) -> bool:
+        return self.revision == MODERN
+
+    async def open(self) -> Player:
+        if not self.modern:
+            opening = {"protocolVersion": self.revision, "capabilities": self.capabilities, "clientInfo": {"name": "t"}}
+            await self.request("initialize", opening)
+        return self
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.peer.send(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def start(self, method: str, params: dict[str, Any]) -> int:
+        """Send a request; its id."""
+        self._id += 1
+        meta = dict(self.meta)
+        if self.modern:
+            meta |= {f"{PREFIX}protocolVersion": MODERN, f"{PREFIX}clientCapabilities": self.capabilities}
+        self.send({"id": self._id, "method": method, "params": {**params, **({"_meta": meta} if meta else {})}})
+        return self._id
+
+    async def receive(self) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(await self._inbox.get())
+        self.sent.append(message)
+        return message
+
+    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """One request, and its answer; the server's own requests on the way are answered."""
+        id = self.start(method, params)
+        while True:
+            message = await self.receive()
+            if "method" not in message:
+                assert message["id"] == id, message
+                return message
+            if "id" not in message:
+                self.notes.append(message)
+                continue
+            assert not self.modern, "the modern era has no requests to clients"
+            self.asked.append({"key": message["id"], **message})
+            self.answer(message)
+
+    def answer(self, question: dict[str, Any]) -> None:
+        result = self.reply(question["method"], question["params"])
+        if isinstance(result, Exception):
+            self.send({"id": question["id"], "error": {"code": -1, "message": str(result)}})
+        elif result is not None:
+            self.send({"id": question["id"], "result": result})
+
+    async def call(self, method: str, limit: int = 100, **params: Any) -> dict[str, Any]:
+        """A request to its end, through all rounds."""
+        more: dict[str, Any] = {}
+        for _ in range(limit):
+            answer = await self.request(method, {**params, **more})
+            result = answer.get("result", {})
+            if result.get("resultType") != "input_required":
+                return answer
+            more = self.next_round(result)
+        raise AssertionError(f"still asking after {limit} rounds")
+
+    def next_round(self, result: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of the retry."""
+        self.rounds.append(result)
+        responses = {}
+        for key, question in result["inputRequests"].items():
+            self.asked.append({"key": key, **question})
+            reply = self.reply(question["method"], question["params"])
+            if reply is not None:
+                responses[key] = reply
+        return {"inputResponses": responses, "requestState": result["requestState"]}
+
+    async def tool(self, name: str, **arguments: Any) -> dict[str, Any]:
+        """The result of a tool."""
+        answer = await self.call("tools/call", name=name, arguments=arguments)
+        assert "result" in answer, answer
+        return answer["result"]  # type: ignore[no-any-return]
+
+    async def text(self, name: str, **arguments: Any) -> str:
+        """The text of a tool's result."""
+        return (await self.tool(name, **arguments))["content"][0]["text"]  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        await self.peer.close()
+
+
+def run(server: Server, play: Callable[[], Any], seconds: float = 20) -> Any:
+    """Run one test body on a loop of its own."""
+
+    async def alone() -> Any:
+        try:
+            async with asyncio.timeout(seconds):
+                return await play()
+        finally:
+            await server.host.stop()
+
+    return asyncio.run(alone())
+
+
+def play_tool(server: Server, revision: str, reply: Reply | None, name: str = "t", **options: Any) -> Any:
+    """The text of a tool, and the client that got it."""
+
+    async def play() -> Any:
+        player = await Player(server, revision, reply, **options).open()
+        text = await player.text(name)
+        await player.close()
+        return text, player
+
+    return run(server, play)

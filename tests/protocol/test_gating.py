@@ -1,0 +1,252 @@
+"""Field gating against the schemas of the spec: what a revision does not know is never sent to it.
+
+The schemas are read from `../shared/spec` beside the repository; they are not ours to copy.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from protocol.support import HANDSHAKE, MODERN, REVISIONS
+from redstart.protocol.handshake import CAPABILITY_SINCE, CONTENT_SINCE, DIALECTS, SINCE
+from redstart.protocol.modern import Modern
+from redstart.wire import types as t
+from redstart.wire.jsonrpc import decode
+from redstart.wire.meta import Implementation
+
+SPEC = Path(__file__).parents[3] / "shared" / "spec"
+needs_spec = pytest.mark.skipif(not SPEC.is_dir(), reason=f"the spec's schemas are not at {SPEC}")
+
+# What a shape of ours is called in the schemas; where a revision has no such shape, it is not there.
+NAMES: dict[type, str] = {
+    t.ListedTool: "Tool",
+    t.ListedPrompt: "Prompt",
+    t.PromptArgument: "PromptArgument",
+    t.ListedResource: "Resource",
+    t.ListedTemplate: "ResourceTemplate",
+    t.Annotations: "Annotations",
+    t.Text: "TextContent",
+    t.Image: "ImageContent",
+    t.Audio: "AudioContent",
+    t.EmbeddedResource: "EmbeddedResource",
+    t.ResourceLink: "ResourceLink",
+    t.ResourceContents: "TextResourceContents",
+    Implementation: "Implementation",
+    t.Icon: "Icon",
+}
+
+
+@cache
+def definitions(revision: str) -> dict[str, Any]:
+    schema = json.loads((SPEC / f"schema-{revision}.json").read_text())
+    found: dict[str, Any] = schema.get("$defs") or schema["definitions"]
+    if revision == MODERN:  # its generator lost floats and null
+        found["JSONValue"] = {}
+    return found
+
+
+def fields(shape: type) -> dict[str, str]:
+    """Python name -> wire name."""
+    return {field.name: field.encode_name for field in msgspec.structs.fields(shape)}
+
+
+@needs_spec
+@pytest.mark.requirement("2")
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("shape", NAMES, ids=lambda shape: shape.__name__)
+def test_since_agrees_with_the_schema(shape: type, revision: str) -> None:
+    age = HANDSHAKE.index(revision)
+    schema = definitions(revision).get(NAMES[shape])
+    if schema is None:
+        assert shape in (t.Annotations, t.Icon) or age < CONTENT_SINCE[shape]
+        return
+    known = set(schema["properties"])
+    if shape is t.ResourceContents:
+        known |= set(definitions(revision)["BlobResourceContents"]["properties"])
+    since = SINCE.get(shape, {})
+    for name, wire in fields(shape).items():
+        assert (wire in known) is (since.get(name, 0) <= age), f"{shape.__name__}.{name} at {revision}"
+
+
+@needs_spec
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_content_since_agrees_with_the_schema(revision: str) -> None:
+    age = HANDSHAKE.index(revision)
+    for shape in (t.Text, t.Image, t.Audio, t.EmbeddedResource, t.ResourceLink):
+        assert (NAMES[shape] in definitions(revision)) is (CONTENT_SINCE.get(shape, 0) <= age)
+
+
+@needs_spec
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_capabilities_agree_with_the_schema(revision: str) -> None:
+    known = set(definitions(revision)["ServerCapabilities"]["properties"])
+    offered = {name: {} for name in ("tools", "prompts", "resources", "logging", "completions", "tasks", "extensions")}
+    dialect = Modern(Implementation("s", "1")) if revision == MODERN else DIALECTS[revision]
+    assert set(dialect.capabilities(offered)) <= known
+    assert set(offered) & known - set(dialect.capabilities(offered)) <= {"extensions"}
+    assert set(CAPABILITY_SINCE) == {"completions", "tasks"}
+
+
+# ---------------------------------------------------------------- dressed results
+
+ICONS = [t.Icon("https://x/i.png", "image/png", ["48x48"], "dark")]
+NOTES = t.Annotations(["user"], 0.5, "2026-01-01T00:00:00Z")
+META = {"example.com/k": {"a": None}}
+LINK = t.ResourceLink("file:///a", "a", "A", "d", "text/plain", 3, ICONS, NOTES, META)
+CONTENT = [
+    t.Text("hi", NOTES, META),
+    t.Image(b"\x89PNG", "image/png", NOTES, META),
+    t.Audio(b"RIFF", "audio/wav", NOTES, META),
+    t.EmbeddedResource(t.ResourceContents("a:b", "text/plain", text="x", meta=META), NOTES, META),
+    t.EmbeddedResource(t.ResourceContents("a:b", "text/plain", blob=b"x", meta=META), NOTES, META),
+    LINK,
+]
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+def result(kind: str, dialect: Any) -> Any:
+    entry = dialect.entry
+    cached: dict[str, Any] = {"ttl_ms": 0, "cache_scope": "private"} if dialect.modern else {}
+    match kind:
+        case "CallToolResult":
+            structured = msgspec.UNSET if dialect.structured == "none" else {"a": 1}
+            return t.ToolResult(content=list(CONTENT), structured=structured, is_error=False, meta=dict(META))
+        case "GetPromptResult":
+            return t.GetPromptResult(description="d", messages=[t.Message("user", block) for block in CONTENT])
+        case "ReadResourceResult":
+            texts = [t.ResourceContents("a:b", "text/plain", text="x", meta=META)]
+            return t.ReadResourceResult(contents=[*texts, t.ResourceContents("a:b", blob=b"x")], **cached)
+        case "ListToolsResult":
+            tool = t.ListedTool(
+                "a",
+                "A",
+                "d",
+                SCHEMA,
+                SCHEMA,
+                {"title": "A", "readOnlyHint": True},
+                ICONS,
+                {"taskSupport": "optional"},
+                META,
+            )
+            if dialect.modern:
+                tool.execution = msgspec.UNSET
+            return t.ListResult(tools=[entry(tool)], next_cursor="x", **cached)
+        case "ListPromptsResult":
+            prompt = t.ListedPrompt("a", "A", "d", [t.PromptArgument("x", "X", "d", True)], ICONS, META)
+            return t.ListResult(prompts=[entry(prompt)], **cached)
+        case "ListResourcesResult":
+            resource = t.ListedResource("a:b", "a", "A", "d", "text/plain", 3, ICONS, NOTES, META)
+            return t.ListResult(resources=[entry(resource)], **cached)
+        case "ListResourceTemplatesResult":
+            template = t.ListedTemplate("a:{b}", "a", "A", "d", "text/plain", ICONS, NOTES, META)
+            return t.ListResult(resource_templates=[entry(template)], **cached)
+        case "CompleteResult":
+            return t.CompleteResult(completion=t.Completion(["a"], 1, False))
+        case "InitializeResult":
+            info = Implementation("s", "1", "S", "d", "https://x", ICONS)
+            offers = dialect.capabilities({"tools": {"listChanged": True}, "completions": {}, "logging": {}})
+            return t.InitializeResult(
+                protocol_version=dialect.version, capabilities=offers, server_info=info, instructions="i"
+            )
+        case "DiscoverResult":
+            return t.DiscoverResult(supported_versions=[MODERN], capabilities={"tools": {}}, instructions="i", **cached)
+        case "InputRequiredResult":
+            ask = {
+                "method": "elicitation/create",
+                "params": {"mode": "form", "message": "?", "requestedSchema": SCHEMA},
+            }
+            return t.InputRequired(result_type="input_required", input_requests={"who": ask}, request_state="s")
+        case "EmptyResult":
+            return t.Result()
+    raise AssertionError(kind)
+
+
+BOTH = [
+    "CallToolResult",
+    "GetPromptResult",
+    "ReadResourceResult",
+    "ListToolsResult",
+    "ListPromptsResult",
+    "ListResourcesResult",
+    "ListResourceTemplatesResult",
+    "CompleteResult",
+    "EmptyResult",
+]
+CASES = [
+    *[(kind, revision) for kind in [*BOTH, "InitializeResult"] for revision in HANDSHAKE],
+    *[(kind, MODERN) for kind in [*BOTH, "DiscoverResult", "InputRequiredResult"]],
+]
+
+
+def unknown_fields(value: Any, schema: dict[str, Any], defs: dict[str, Any], path: str = "$") -> list[str]:
+    """The keys of objects that the schema's `properties` do not name; JSON Schema alone lets them through."""
+    schema = deref(schema, defs)
+    if isinstance(value, list):
+        items = schema.get("items", {})
+        return [p for n, v in enumerate(value) for p in unknown_fields(v, items, defs, f"{path}[{n}]")]
+    if not isinstance(value, dict):
+        return []
+    options = [deref(option, defs) for option in schema.get("anyOf", [])]
+    if options:
+        fitting = [o for o in options if is_valid(value, o, defs)]
+        return min((unknown_fields(value, o, defs, path) for o in fitting), key=len, default=[f"{path}: nothing fits"])
+    known = schema.get("properties")
+    if known is None or path.endswith(("_meta", "Schema", "structuredContent", "capabilities")):
+        return []
+    return [f"{path}.{key}" for key in value if key not in known] + [
+        p for key, v in value.items() if key in known for p in unknown_fields(v, known[key], defs, f"{path}.{key}")
+    ]
+
+
+def deref(schema: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in schema:
+        schema = defs[schema["$ref"].rsplit("/", 1)[1]]
+    return schema
+
+
+def is_valid(value: Any, schema: dict[str, Any], defs: dict[str, Any]) -> bool:
+    whole = {**schema, "$defs": defs, "definitions": defs}
+    return bool(jsonschema.Draft202012Validator(whole).is_valid(value))
+
+
+@needs_spec
+@pytest.mark.requirement("2")
+@pytest.mark.parametrize(("kind", "revision"), CASES)
+def test_a_dressed_result_is_valid_and_has_nothing_unknown(kind: str, revision: str) -> None:
+    dialect = Modern(Implementation("s", "1")) if revision == MODERN else DIALECTS[revision]
+    value = decode(dialect.dress(result(kind, dialect)))
+    defs = definitions(revision)
+    schema = deref(defs["Result" if kind == "EmptyResult" else kind], defs)
+    jsonschema.Draft202012Validator({**schema, "$defs": defs, "definitions": defs}).validate(value)
+    if kind != "EmptyResult":
+        assert unknown_fields(value, schema, defs) == []
+    assert ("resultType" in value) is (revision == MODERN)
+
+
+@pytest.mark.requirement("2")
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_a_block_that_a_revision_does_not_know_is_named_in_a_text(revision: str) -> None:
+    age = HANDSHAKE.index(revision)
+    blocks = [t.Audio(b"RIFF", "audio/wav"), LINK]
+    found = decode(DIALECTS[revision].dress(t.ToolResult(content=blocks)))["content"]
+    kinds = ["audio" if age >= 1 else "text", "resource_link" if age >= 2 else "text"]
+    assert [block["type"] for block in found] == kinds
+    if age < 1:
+        assert "audio/wav" in found[0]["text"]
+    if age < 2:
+        assert "file:///a" in found[1]["text"]
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_what_is_dressed_is_left_as_it_was(revision: str) -> None:
+    made = result("CallToolResult", DIALECTS[revision])
+    before = repr(made)
+    DIALECTS[revision].dress(made)
+    assert repr(made) == before

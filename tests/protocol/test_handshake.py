@@ -1,0 +1,330 @@
+"""The handshake era: negotiation, what may come before it, batches, and which revision knows which field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from protocol.support import HANDSHAKE, MODERN, Wire, make_server, modern, notification, request
+from redstart import ProtocolError
+from redstart.protocol.call import Answer, Call, Cancel, Notice
+from redstart.wire.types import Result
+
+LATEST = HANDSHAKE[-1]
+
+
+@pytest.mark.requirement("2", "T4")
+@pytest.mark.parametrize(
+    ("params", "answered"),
+    [
+        *[({"protocolVersion": revision}, revision) for revision in HANDSHAKE],
+        ({"protocolVersion": MODERN}, LATEST),
+        ({"protocolVersion": "2099-01-01"}, LATEST),
+        ({"protocolVersion": "1999-01-01"}, LATEST),
+        ({"protocolVersion": ""}, LATEST),
+        ({"protocolVersion": "DRAFT-2026-v1"}, LATEST),
+        ({}, LATEST),
+        (None, LATEST),
+        ({"protocolVersion": "2025-06-18", "clientInfo": 7, "capabilities": "all"}, "2025-06-18"),
+    ],
+    ids=str,
+)
+def test_initialize_answers_a_revision_that_has_a_handshake(params: Any, answered: str) -> None:
+    result = Wire().one(request(1, "initialize", params))["result"]
+    assert result["protocolVersion"] == answered
+    assert result["serverInfo"]["name"] == "test"
+    assert "resultType" not in result
+    assert "_meta" not in result
+
+
+@pytest.mark.requirement("2", "T5")
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (request(1, "ping"), 0),
+        (request(1, "ping", {}), 0),
+        (request(1, "ping", None), 0),
+        (request(1, "tools/list"), -32600),
+        (request(1, "tools/call", {"name": "echo"}), -32600),
+        (request(1, "logging/setLevel", {"level": "info"}), -32600),
+        (request(1, "resources/subscribe", {"uri": "a:b"}), -32600),
+        (request(1, "no/such"), -32601),
+        (request(1, "server/discover"), -32602),
+        (request(1, "subscriptions/listen", {"notifications": {}}), -32602),
+        (modern(1, "tools/list"), 0),
+        (modern(1, "server/discover"), 0),
+    ],
+)
+def test_before_initialize(message: bytes, code: int) -> None:
+    assert Wire().code(message) == code
+
+
+def test_a_request_before_the_handshake_is_told_both_ways_in() -> None:
+    text = Wire().one(request(1, "tools/list"))["error"]["message"]
+    assert "initialize" in text
+    assert "_meta" in text
+
+
+@pytest.mark.requirement("T9")
+def test_a_bare_initialized_arms_nothing() -> None:
+    wire = Wire()
+    assert wire.send(notification("notifications/initialized")) == []
+    assert wire.link.session is None
+    assert wire.code(request(1, "tools/list")) == -32600
+
+
+@pytest.mark.parametrize("name", ["notifications/initialized", "initialized"])
+def test_initialized_is_remembered_also_under_its_old_name(name: str) -> None:
+    wire = Wire()
+    wire.one(request(1, "initialize", {"protocolVersion": LATEST}))
+    assert wire.link.session is not None
+    assert not wire.link.session.initialized
+    (event,) = wire.receive(notification(name))
+    assert isinstance(event, Notice)
+    assert wire.link.session.initialized
+
+
+def test_initialize_is_made_once() -> None:
+    wire = Wire("2025-06-18")
+    assert wire.code(request(2, "initialize", {"protocolVersion": LATEST})) == -32600
+    assert wire.link.session is not None
+    assert wire.link.session.revision == "2025-06-18"
+
+
+def test_an_initialize_that_is_refused_opens_no_session() -> None:
+    wire = Wire()
+    (call,) = wire.receive(modern(1, "tools/call", {"name": "echo"}))
+    assert isinstance(call, Call)
+    assert wire.code(request(1, "initialize", {"protocolVersion": LATEST})) == -32600
+    assert wire.link.session is None
+    assert wire.code(request(2, "initialize", {"protocolVersion": LATEST})) == 0
+
+
+def test_initialize_cannot_be_cancelled() -> None:
+    wire = Wire()
+    (call,) = wire.receive(request(1, "initialize", {"protocolVersion": LATEST}))
+    assert isinstance(call, Call)
+    assert wire.receive(notification("notifications/cancelled", {"requestId": 1})) == []
+    assert call.open
+
+
+@pytest.mark.requirement("T6", "T7")
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (request(1, "no/such"), -32601),
+        (request(1, "no/such", [1, 2]), -32601),
+        (request(1, "tools/list", None), 0),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":null}', 0),
+        (request(1, "tools/list", {"cursor": None}), 0),
+        (request(1, "tools/list", []), -32602),
+        (request(1, "tools/list", {"cursor": 7}), -32602),
+        (request(1, "tools/list", {"cursor": "junk"}), -32602),
+        (request(1, "tools/call", {}), -32602),
+        (request(1, "tools/call", {"name": 7}), -32602),
+        (request(1, "tools/call", {"name": "ecko"}), -32602),
+        (request(1, "logging/setLevel", {"level": "bogus"}), -32602),
+        (request(1, "logging/setLevel", {"level": "debug"}), 0),
+        (request(1, "notifications/initialized"), -32601),
+        (request(1, "server/discover"), -32602),
+    ],
+)
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_requests_of_a_session(revision: str, message: bytes, code: int) -> None:
+    wire = Wire(revision)
+    assert wire.code(message) == code
+    assert wire.code(request(2, "ping")) == 0
+
+
+@pytest.mark.requirement("T65")
+def test_the_log_level_takes_effect_live() -> None:
+    wire = Wire(LATEST)
+    (call,) = wire.receive(request(1, "tools/call", {"name": "echo"}))
+    assert isinstance(call, Call)
+    wire.one(request(2, "logging/setLevel", {"level": "debug"}))
+    assert call.session is not None
+    assert call.session.log_level == "debug"
+
+
+def test_answers_carry_nothing_modern() -> None:
+    wire = Wire(LATEST)
+    for message in (request(1, "tools/list"), request(2, "tools/call", {"name": "echo"}), request(3, "ping")):
+        result = wire.one(message)["result"]
+        assert not {"resultType", "ttlMs", "cacheScope", "_meta"} & set(result)
+
+
+# ---------------------------------------------------------------- batches
+
+
+def batch(*parts: bytes) -> bytes:
+    return b"[" + b",".join(parts) + b"]"
+
+
+@pytest.mark.requirement("2")
+@pytest.mark.parametrize("revision", [None, "2024-11-05", "2025-06-18", "2025-11-25"])
+def test_only_one_revision_has_batches(revision: str | None) -> None:
+    wire = Wire(revision)
+    answer = wire.one(batch(request(1, "ping")))
+    assert (answer["id"], answer["error"]["code"], wire.status) == (None, -32600, 400)
+    assert wire.code(request(1, "ping")) == 0
+
+
+@pytest.mark.requirement("2")
+@pytest.mark.parametrize(
+    ("data", "answers"),
+    [
+        (batch(request(1, "ping"), request(2, "ping")), [[{1: 0, 2: 0}]]),
+        (batch(request(1, "ping"), notification("notifications/initialized")), [[{1: 0}]]),
+        (batch(notification("notifications/initialized")), []),
+        (batch(request(1, "ping"), request(2, "no/such")), [[{1: 0, 2: -32601}]]),
+        (batch(request(2, "no/such")), [[{2: -32601}]]),
+        (batch(b"1", b"null", b'"x"', b"{}"), [[{None: -32600}]]),
+        (batch(request(1, "ping"), b"[]"), [[{1: 0, None: -32600}]]),
+        (b"  [" + request(1, "ping") + b" ] ", [[{1: 0}]]),
+        (b"[]", [{None: -32600}]),
+        (b"[1,", [{None: -32700}]),
+        (batch(request(1, "initialize", {})), [{None: -32600}]),
+        (batch(request(1, "ping"), modern(2, "tools/list")), [{None: -32600}]),
+        (batch(request(1, "tools/call", {"name": "echo", "arguments": {"text": "initialize"}})), [[{1: 0}]]),
+    ],
+)
+def test_batches(data: bytes, answers: list[Any]) -> None:
+    def codes(answer: Any) -> Any:
+        if isinstance(answer, list):
+            return [{one["id"]: one.get("error", {}).get("code", 0) for one in answer}]
+        return {answer["id"]: answer["error"]["code"]}
+
+    wire = Wire("2025-03-26")
+    out = wire.send(data)
+    assert [codes(answer) for answer in out] == answers
+    assert wire.code(request(9, "ping")) == 0
+
+
+def test_a_duplicate_id_in_a_batch_is_refused_and_the_first_one_served() -> None:
+    answers = Wire("2025-03-26").one(batch(request(1, "ping"), request(1, "ping")))
+    assert sorted(answer.get("error", {}).get("code", 0) for answer in answers) == [-32600, 0]
+
+
+def test_every_request_of_a_batch_is_answered_in_the_batch() -> None:
+    answers = Wire("2025-03-26").one(batch(*(request(n, "ping") for n in range(50))))
+    assert sorted(answer["id"] for answer in answers) == list(range(50))
+
+
+def test_a_modern_element_cannot_hide_in_a_batch_behind_an_escape() -> None:
+    for old, new in ((b"protocolVersion", b"protocol\\u0056ersion"), (b"protocol/", b"protocol\\/")):
+        hidden = modern(2, "tools/list").replace(old, new)
+        assert Wire("2025-03-26").code(batch(request(1, "ping"), hidden)) == -32600
+
+
+def test_a_cancellation_inside_a_batch_neither_completes_it_early_nor_twice() -> None:
+    wire = Wire("2025-03-26")
+    cancel = notification("notifications/cancelled", {"requestId": 1})
+    events = wire.receive(batch(b'{"jsonrpc":"2.0","id":9}', request(1, "ping"), cancel, request(2, "ping")))
+    sent: list[Any] = []
+    for event in events:
+        if isinstance(event, Cancel) and event.data is not None:
+            sent += json.loads(event.data)
+    for event in events:
+        if isinstance(event, Call) and event.open:
+            data = wire.link.fail(event, ProtocolError(-32603, "x"))
+            sent += json.loads(data or b"[]")
+    assert sorted(answer["id"] for answer in sent) == [2, 9]
+
+
+def test_a_cancellation_completes_a_batch_that_waits_for_nothing_else() -> None:
+    wire = Wire("2025-03-26")
+    first, second = wire.receive(batch(request(1, "ping"), request(2, "ping")))
+    assert isinstance(first, Call)
+    assert isinstance(second, Call)
+    assert wire.link.fail(first, ProtocolError(-32603, "x")) is None
+    (cancel,) = wire.receive(notification("notifications/cancelled", {"requestId": 2}))
+    assert isinstance(cancel, Cancel)
+    assert [answer["id"] for answer in json.loads(cancel.data or b"")] == [1]
+
+
+# ---------------------------------------------------------------- cancellation and answers
+
+
+@pytest.mark.parametrize(
+    "params", [None, {}, {"requestId": 99}, {"requestId": "1"}, {"requestId": 1.5}, {"requestId": None}, [], 7]
+)
+def test_a_cancellation_that_names_no_open_request_is_ignored(params: Any) -> None:
+    wire = Wire(LATEST)
+    (call,) = wire.receive(request(1, "tools/call", {"name": "echo"}))
+    assert isinstance(call, Call)
+    assert wire.receive(notification("notifications/cancelled", params)) == []
+    assert call.open
+
+
+def test_a_cancelled_call_gets_nothing_more() -> None:
+    wire = Wire(LATEST)
+    (call,) = wire.receive(request(1, "tools/call", {"name": "echo"}))
+    assert isinstance(call, Call)
+    question = wire.link.ask(call, "roots/list", {})
+    (cancel,) = wire.receive(notification("notifications/cancelled", {"requestId": 1, "reason": "bored"}))
+    assert isinstance(cancel, Cancel)
+    assert (cancel.call, cancel.reason) == (call, "bored")
+    assert wire.link.reply(call, Result()) is None
+    assert wire.link.notify(call, "notifications/progress", {}) is None
+    assert wire.link.ask(call, "roots/list", {}) is None
+    assert question is not None
+    assert wire.receive(b'{"jsonrpc":"2.0","id":"%b","result":{}}' % question[0].id.encode()) == []
+    assert wire.code(request(1, "ping")) == 0  # and its id is free again
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_one_id_space_for_both_eras(era: str) -> None:
+    wire = Wire(LATEST)
+    first, second = request(1, "tools/call", {"name": "echo"}), modern(1, "tools/call", {"name": "echo"})
+    wire.receive(second if era == "handshake" else first)
+    assert wire.code(first if era == "handshake" else second) == -32600
+
+
+def test_an_answer_is_taken_once_and_only_by_its_id() -> None:
+    wire = Wire(LATEST)
+    (call,) = wire.receive(request(1, "tools/call", {"name": "echo"}))
+    assert isinstance(call, Call)
+    asked = [wire.link.ask(call, "roots/list", {}) for _ in range(3)]
+    first, second, third = (json.loads(found[1])["id"] for found in asked if found is not None)
+
+    def answer(id: Any, body: str) -> list[Any]:
+        return wire.receive(b'{"jsonrpc":"2.0","id":%b,%b}' % (json.dumps(id).encode(), body.encode()))
+
+    assert answer(1, '"result":{}') == []
+    assert answer(None, '"result":{}') == []
+    assert answer("ask-99", '"result":{}') == []
+    (found,) = answer(second, '"result":{"roots":[]}')
+    assert isinstance(found, Answer)
+    assert found.pending is (asked[1] or [None])[0]
+    assert bytes(found.outcome) == b'{"roots":[]}'  # type: ignore[arg-type]
+    assert answer(second, '"result":{}') == []
+    (found,) = answer(first, '"error":{"code":-1,"message":"no"}')
+    assert isinstance(found.outcome, ProtocolError)
+    assert found.outcome.code == -1
+    wire.link.reply(call, Result())
+    assert answer(third, '"result":{}') == []  # nobody waits any more
+    assert not wire.link.pending
+
+
+def test_malformed_errors_are_answers_too() -> None:
+    wire = Wire(LATEST)
+    (call,) = wire.receive(request(1, "tools/call", {"name": "echo"}))
+    assert isinstance(call, Call)
+    asked = wire.link.ask(call, "roots/list", {})
+    assert asked is not None
+    (found,) = wire.receive(b'{"jsonrpc":"2.0","id":"%b","error":7}' % asked[0].id.encode())
+    assert found.outcome.code == -32600  # type: ignore[union-attr]
+
+
+def test_a_fault_that_json_cannot_carry_is_still_an_answer() -> None:
+    server = make_server()
+
+    @server.tool
+    async def bad() -> None:
+        raise ProtocolError(-32602, "lone \ud800", {"data": object()})
+
+    answer = Wire(LATEST, server).one(request(1, "tools/call", {"name": "bad"}))
+    assert answer["error"]["code"] == -32602
+    assert answer["error"]["message"].startswith("lone ")

@@ -1,0 +1,216 @@
+"""The strict door: hostile text gets a defined error, quickly, and the next request works."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from protocol.support import ENVELOPE, Wire, modern, request
+from redstart.protocol.strict import MAX_DEPTH
+from redstart.wire.meta import PROTOCOL_VERSION
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+
+
+def ping(params: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":1,"method":"ping","params":%b}' % params
+
+
+def nested(depth: int, kind: bytes = b"[]") -> bytes:
+    """A request whose deepest bracket is the `depth`-th; the message and its params are two of them."""
+    inner = depth - 2
+    opening = kind[:1] if kind == b"[]" else b'{"a":'
+    middle = b"" if kind == b"[]" else b"0"
+    return ping(b'{"a":' + opening * inner + middle + kind[1:] * inner + b"}")
+
+
+@pytest.mark.requirement("2", "R2")
+@pytest.mark.parametrize(
+    ("data", "code", "id"),
+    [
+        (b"", -32700, None),
+        (b"{", -32700, None),
+        (b"nonsense", -32700, None),
+        (b"\xef\xbb\xbf" + PING, -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"p\xffng"}', -32700, None),
+        (ping(b'{"a":"\xff"}'), -32700, None),
+        (ping(b'{"a":"\xed\xa0\x80"}'), -32700, None),  # a surrogate in UTF-8
+        (ping(b'{"a":"\xc0\xaf"}'), -32700, None),  # an overlong slash
+        (ping(b'{"a":"\\ud800"}'), -32700, None),
+        (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"\\udc00"}', -32700, None),
+        (ping(b'{"a":NaN}'), -32700, None),
+        (ping(b'{"a":Infinity}'), -32700, None),
+        (ping(b'{"a":-Infinity}'), -32700, None),
+        (ping(b'{"a":01}'), -32700, None),
+        (ping(b"{'a':1}"), -32700, None),
+        (ping(b'{"a":1,}'), -32700, None),
+        (ping(b'{"a":"\x01"}'), -32700, None),
+        (PING + PING, -32700, None),
+        (PING + b"x", -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping"}\x00', -32700, None),
+        (b"1", -32600, None),
+        (b"null", -32600, None),
+        (b'"ping"', -32600, None),
+        (b"{}", -32600, None),
+        (b'{"id":1}', -32600, 1),
+        (b'{"jsonrpc":"2.0","id":1,"method":7}', -32600, 1),
+        (b'{"jsonrpc":"2.0","id":1,"method":null}', -32600, 1),
+        (b'{"jsonrpc":2.0,"id":1,"method":"ping"}', -32600, 1),
+        (b'{"id":1,"method":"ping"}', -32600, 1),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}', -32600, 1),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":1.0,"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":[],"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":1e999,"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":1' + b"0" * 40 + b',"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":' + b"9" * 1_000_000 + b',"method":"ping"}', -32600, None),
+        (request(2**53 + 1, "ping"), -32600, None),
+        (request(-(2**53) - 1, "ping"), -32600, None),
+        (request("x" * 257, "ping"), -32600, None),
+        (b"[" * 100_000, -32700, None),
+        (b"[" * 100_000 + b"]" * 100_000, -32700, None),
+        (ping(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), -32700, None),
+        (ping(b'{"a":' * 100_000 + b"1" + b"}" * 100_000), -32700, None),
+        (ping(b'{"a":' + b"[" * 65 + b'"' + b'\\"' * 500_000), -32700, None),  # a string of escapes without an end
+        (b'{"a":' * 65 + b'"' + b"\\" * 1_000_001, -32700, None),
+        (nested(MAX_DEPTH + 1), -32700, None),
+        (nested(MAX_DEPTH + 1, b"{}"), -32700, None),
+        (ping(b'{"a":' + b"[[]," * 70 + b"1" + b"]" * 70 + b"}"), -32700, None),
+    ],
+    ids=lambda value: repr(value[:60]) if isinstance(value, bytes) else str(value),
+)
+def test_hostile_text(data: bytes, code: int, id: object) -> None:
+    wire = Wire("2025-03-26") if data[:1] == b"[" else Wire()
+    started = time.perf_counter()
+    answer = wire.one(data)
+    assert time.perf_counter() - started < 1
+    assert (answer["error"]["code"], answer["id"]) == (code, id)
+    assert wire.status == 400
+    assert wire.one(PING) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+@pytest.mark.requirement("2", "R2")
+@pytest.mark.parametrize(
+    "data",
+    [
+        PING,
+        b" \t\r\n" + PING + b"\r\n ",
+        request(0, "ping"),
+        request(-1, "ping"),
+        request("", "ping"),
+        request(2**53, "ping"),
+        request(-(2**53), "ping"),
+        request("x" * 256, "ping"),
+        request("☃" * 256, "ping"),
+        request('quo"te\\\n', "ping"),
+        nested(MAX_DEPTH),
+        nested(MAX_DEPTH, b"{}"),
+        ping(b'{"a":"' + b"[" * 100_000 + b'"}'),
+        ping(b'{"a":"' + b'\\"[{' * 100_000 + b'"}'),
+        ping(b'{"a":"' + b"\\\\[" * 100_000 + b'"}'),
+        ping(b'{"a":[' + b"[]," * 100_000 + b"1]}"),
+        ping(b'{"a":' + b"9" * 1_000_000 + b"}"),
+        ping(b'{"a":1e999}'),
+        ping(b'{"a":"\\ud83d\\ude00"}'),
+        ping('{"a":"😀"}'.encode()),
+        ping(b'{"id":1,"method":2,"jsonrpc":3,"params":{"id":4}}'),  # the words are not keys of the envelope
+        ping(b'{"a":"\\u0069d"}'),
+        b'{"jsonrpc":"2.0","id":"id","method":"ping","params":{"x":"\\"id\\""}}',
+        b'{"unknown":{"id":7},"jsonrpc":"2.0","id":1,"method":"ping"}',
+    ],
+    ids=lambda value: repr(value[:60]),
+)
+def test_unusual_but_fine(data: bytes) -> None:
+    answer = Wire().one(data)
+    assert answer["result"] == {}
+
+
+@pytest.mark.requirement("2", "R2")
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}',
+        b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{},"params":{}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"id":3},"id":2}',
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","\\u0069d":2}',
+        b'{"jsonrpc":"2.0","id":1,"m\\u0065thod":"tools/list","method":"ping"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","\\u0070arams":{},"params":{}}',
+        b'{"jsonrpc":"2.0","id":"x","result":{},"result":{}}',
+        b'{"jsonrpc":"2.0","id":"x","id":"y","result":{}}',
+        b'{"jsonrpc":"2.0","id":"x","error":{},"\\u0065rror":{}}',
+    ],
+)
+def test_a_key_that_routes_stands_once(data: bytes) -> None:
+    answer = Wire().one(data)
+    assert answer["error"]["code"] == -32700
+    assert "twice" in answer["error"]["message"]
+
+
+CALL = modern(1, "tools/call", {"name": "echo", "arguments": {}})
+META = b'"_meta"'
+CLAIM = PROTOCOL_VERSION.encode()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"name": "echo"', b'"name": "echo", "name": "other"'),
+        (b'"name": "echo"', b'"n\\u0061me": "other", "name": "echo"'),
+        (b'"arguments": {}', b'"arguments": {}, "arguments": {"text": "x"}'),
+        (META, b'"_meta": {}, "_meta"'),
+        (b'"%b"' % CLAIM, b'"%b": "1900-01-01", "%b"' % (CLAIM, CLAIM)),
+        (b'"%b"' % CLAIM, b'"%b": "1900-01-01", "%b"' % (CLAIM.replace(b"/", b"\\/"), CLAIM)),
+        (b'"%b"' % CLAIM, b'"%b": "1900-01-01", "%b"' % (CLAIM.replace(b"/", b"\\u002f"), CLAIM)),
+        (b'"%b"' % CLAIM, b'"io.modelcontextprotocol/clientInfo": {"name": "a", "name": "b"}, "%b"' % CLAIM),
+    ],
+)
+def test_a_parameter_that_routes_stands_once(old: bytes, new: bytes) -> None:
+    assert CALL.count(old) == 1
+    answer = Wire().one(CALL.replace(old, new))
+    assert answer["error"]["code"] == -32700
+    assert Wire().code(CALL) == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        b'{"text": "name"}',
+        b'{"text": "\\"name\\" \\"arguments\\" \\"_meta\\""}',
+        b'{"text": "io.modelcontextprotocol\\/protocolVersion"}',
+    ],
+)
+def test_the_same_words_inside_the_arguments_are_no_duplicates(arguments: bytes) -> None:
+    info = {**ENVELOPE, "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"}}
+    data = modern(1, "tools/call", {"name": "echo", "arguments": {}}, info).replace(
+        b'"arguments": {}', b'"arguments": ' + arguments
+    )
+    assert Wire().code(data) == 0
+
+
+def test_keys_inside_the_arguments_may_be_called_like_routing_keys() -> None:
+    arguments = {"name": 1, "_meta": {PROTOCOL_VERSION: "x"}, "arguments": {}, "id": 2, "method": 3, "params": {}}
+    data = modern(1, "tools/call", {"name": "echo", "arguments": arguments})
+    answer = Wire().one(data)  # refused by the tool, which has no such arguments, not at the door
+    assert answer["result"]["isError"] is True
+
+
+def test_a_large_message_is_read_in_time_and_memory_that_grow_with_it() -> None:
+    import tracemalloc
+
+    data = ping(b'{"a":"' + b"[" * 4_000_000 + b'"}')
+    wire = Wire()
+    tracemalloc.start()
+    try:
+        started = time.perf_counter()
+        assert wire.one(data)["result"] == {}
+        assert time.perf_counter() - started < 2
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    finally:
+        tracemalloc.stop()

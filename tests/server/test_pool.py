@@ -1,0 +1,222 @@
+"""The thread pool: no lost wake-ups, no lost places, nobody left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+from server.peer import Peer, play, until
+
+from redstart import Server
+from redstart.server.pool import Pool
+
+R = TypeVar("R")
+
+
+def run(script: Callable[[Pool], Awaitable[R]], size: int = 4) -> R:
+    async def alone() -> R:
+        pool = Pool(size)
+        try:
+            async with asyncio.timeout(30):
+                return await script(pool)
+        finally:
+            pool.close()
+
+    return asyncio.run(alone())
+
+
+def test_many_short_jobs_all_come_back() -> None:
+    """Jobs that finish while the loop drains the finished ones must wake it again."""
+
+    async def script(pool: Pool) -> int:
+        done = 0
+        for _ in range(60):
+            done += sum(await asyncio.gather(*(pool.run(int, {}) for _ in range(50)), pool.run(lambda: 1, {})))
+        return done
+
+    assert run(script) == 60
+
+
+def test_the_flag_is_cleared_before_the_finished_jobs_are_read() -> None:
+    """A worker that appends right after the last `popleft` finds the flag down and wakes the loop itself."""
+
+    async def script(pool: Pool) -> list[bool]:
+        seen: list[bool] = []
+        await pool.run(int, {})
+        crew = pool._crew
+        assert crew is not None
+        crew.waking = True
+        job = pool.submit(int, {})
+        job.future.add_done_callback(lambda _: seen.append(crew.waking))
+        await until(lambda: bool(crew.finished))
+        pool._deliver(crew)
+        await job.future
+        return seen
+
+    assert run(script) == [False]
+
+
+def test_the_callers_context_is_copied() -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
+
+    async def script(pool: Pool) -> tuple[str, str]:
+        name.set("caller")
+        inner = await pool.run(lambda: (name.get(), name.set("thread"))[0], {})
+        return inner, name.get()
+
+    assert run(script) == ("caller", "caller")
+
+
+@pytest.mark.parametrize("error", [StopIteration, asyncio.CancelledError, SystemExit, KeyboardInterrupt])
+def test_exceptions_that_would_end_the_task_or_the_loop_are_reported(error: type[BaseException]) -> None:
+    def fail() -> None:
+        raise error
+
+    async def script(pool: Pool) -> None:
+        with pytest.raises(RuntimeError, match=error.__name__) as caught:
+            await pool.run(fail, {})
+        assert isinstance(caught.value.__cause__, error)
+
+    run(script)
+
+
+def test_quick_jobs_share_a_thread_and_slow_ones_do_not_block_each_other() -> None:
+    meet = threading.Barrier(4)
+
+    async def script(pool: Pool) -> int:
+        await asyncio.gather(*(pool.run(meet.wait, {"timeout": 20}) for _ in range(4)))
+        return pool.threads
+
+    assert run(script) == 4
+
+
+def test_a_stuck_thread_is_replaced_and_counted_and_surplus_threads_go_home() -> None:
+    gate = threading.Event()
+
+    async def script(pool: Pool) -> None:
+        stuck = [pool.run(gate.wait, {"timeout": 20}) for _ in range(2)]
+        crew = pool._crew
+        assert crew is not None
+        await until(lambda: len(crew.running) == 2)
+        for future in stuck:
+            future.cancel()
+        assert pool.lost == 2
+        assert await pool.run(lambda: "served", {}) == "served"
+        assert pool.threads == 3
+        gate.set()
+        await until(lambda: pool.lost == 0)
+        await until(lambda: pool.threads <= 2)
+
+    run(script, size=2)
+
+
+def test_abandoned_threads_are_replaced_only_up_to_the_size_again() -> None:
+    gate = threading.Event()
+
+    async def script(pool: Pool) -> None:
+        crew = None
+        for expected in (1, 2):
+            future = pool.run(gate.wait, {"timeout": 20})
+            crew = pool._crew
+            assert crew is not None
+            running = crew.running
+            await until(lambda: len(running) == expected)  # noqa: B023 - awaited in the same turn
+            future.cancel()
+        waiting = pool.run(lambda: "late", {})
+        await asyncio.sleep(0.1)  # it stays where it is: a third thread would be one too many
+        assert not waiting.done()
+        assert pool.threads == 2
+        gate.set()
+        assert await waiting == "late"
+
+    run(script, size=1)
+
+
+def test_a_thread_that_waits_for_a_human_gives_its_place_back() -> None:
+    answered = threading.Event()
+
+    async def script(pool: Pool) -> str:
+        def ask() -> str:
+            with pool.lent():
+                answered.wait(20)
+            return "answered"
+
+        asking = pool.run(ask, {})
+        assert await pool.run(lambda: "other", {}) == "other"
+        answered.set()
+        value: str = await asking
+        await until(lambda: pool.waiting_for_people == 0 and pool.threads == 1)
+        return value
+
+    assert run(script, size=1) == "answered"
+
+
+def test_lending_outside_the_pool_does_nothing() -> None:
+    async def script(pool: Pool) -> int:
+        await pool.run(int, {})
+        with pool.lent():
+            await asyncio.sleep(0)
+            return pool.waiting_for_people
+
+    assert run(script) == 0
+
+
+def test_what_comes_after_a_job_is_called_even_if_nobody_waits() -> None:
+    gate = threading.Event()
+
+    async def script(pool: Pool) -> None:
+        after: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        first = pool.submit(gate.wait, {"timeout": 20})
+        second = pool.submit(int, {})  # never started: cancelled in the queue
+        second.after = lambda: after.set_result(second.thread)
+        second.future.cancel()
+        gate.set()
+        await first.future
+        assert await after == ""
+
+    run(script, size=1)
+
+
+def test_a_pool_works_again_on_another_loop() -> None:
+    pool = Pool(2)
+
+    async def once() -> int:
+        value: int = await pool.run(lambda: 7, {})
+        pool.close()
+        return value
+
+    assert [asyncio.run(once()), asyncio.run(once())] == [7, 7]
+
+
+@pytest.mark.requirement("144")
+def test_the_log_names_the_thread_that_outlived_its_limit(caplog: pytest.LogCaptureFixture) -> None:
+    gate = threading.Event()
+    server = Server("slow", threads=1)
+
+    @server.tool(timeout=0.05)
+    def stuck() -> str:
+        gate.wait(20)
+        return "late"
+
+    @server.tool
+    def quick() -> str:
+        return "quick"
+
+    async def script(peer: Peer) -> tuple[str, str]:
+        told = await peer.failure("stuck")
+        assert server.host.pool.lost == 1
+        return told, await peer.text("quick")
+
+    with caplog.at_level(logging.WARNING, "redstart"):
+        told, quick_text = play(server, script)
+    gate.set()
+    assert "limit of 0.05 s" in told
+    assert quick_text == "quick"
+    assert any("redstart-1" in r.getMessage() and "stuck" in r.getMessage() for r in caplog.records)
+
+
