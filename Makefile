@@ -8,7 +8,7 @@ PORT ?= 8000
 .PHONY: demo test check bench conformance fuzz format clean
 
 demo: $(VENV)/.run
-	@$(BIN)/redstart run examples/demo.py --http --port $(PORT)
+	@$(BIN)/redstart run examples/birds/server.py --http --port $(PORT)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(ARGS)
@@ -17,6 +17,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy examples
 	$(BIN)/codespell src tests docs README.md CHANGELOG.md CONTRIBUTING.md
 
 format: $(VENV)/.dev

@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from bench import build, machine, probes
@@ -55,13 +56,17 @@ class Bench:
         self.arguments = arguments
         self.quick: bool = arguments.quick
         self.rounds = 1 if self.quick else arguments.rounds
-        self.timing = Timing(0.3, 0.3, 0.9, 0.5) if self.quick else Timing()
+        self.timing = Timing(0.3, 0.3, 0.9) if self.quick else Timing()
         self.timing.pin = arguments.pin
         self.results = Results(facts=machine.facts())
 
-    def wanted(self, setup: Setup) -> bool:
+    def selected(self, setup: Setup) -> Setup | None:
+        """The setup with the legs that were asked for, None if there are none."""
         only = self.arguments.only
-        return not only or setup.name in only or any(leg.name in only for leg in setup.legs)
+        if not only or setup.name in only:
+            return setup
+        legs = tuple(leg for leg in setup.legs if leg.name in only)
+        return replace(setup, legs=legs) if legs else None
 
     def targets(self, names: Iterable[str]) -> list[str]:
         """Those that were not left out; the variants of a target (mcp-sse) go with it."""
@@ -89,9 +94,10 @@ class Bench:
             "seconds": time.monotonic() - begin,
         }
 
-    def measure(self, setup: Setup, number: int) -> None:
+    def measure(self, whole: Setup, number: int) -> None:
         """One round of a setup: each target in a fresh process."""
-        if not self.wanted(setup):
+        setup = self.selected(whole)
+        if not setup:
             return
         names = self.targets(setup.targets)
         turn = number % len(names) if names else 0

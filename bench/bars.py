@@ -57,6 +57,8 @@ def _number(probe: str, target: str = "redstart") -> Read:
 
 def _highest_rss(transport: str) -> Read:
     def read(results: Results) -> float:
+        if results.least(f"memory-{transport}", "redstart", "requests") < 100_000:
+            raise NoData
         after = results.typical(f"memory-{transport}", "redstart", "rss_mib")
         return max(after, results.number(f"rss-{transport}", "redstart"))
 

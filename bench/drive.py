@@ -27,7 +27,6 @@ class Timing:
     warm: float = 0.5
     measure: float = 0.5
     first_warm: float = 1.5  # of a process's first leg: a just-in-time compiler needs it
-    patience: float = 1.0  # the factor on the limits of legs that count requests
     pin: str = ""  # "0,1": the server on core 0, the generator on core 1
 
 
@@ -50,7 +49,11 @@ def _message_lines(key: str, message: Message) -> list[str]:
     return [*(f"header\t{header}" for header in message.headers), f"{key}\t{message.body}"]
 
 
-def _leg_lines(leg: Leg, setup: Setup, timing: Timing) -> list[str]:
+def _limit(leg: Leg, target: Target) -> float:
+    return 600 if target.is_ours else leg.limit
+
+
+def _leg_lines(leg: Leg, setup: Setup, target: Target, timing: Timing) -> list[str]:
     if leg.operation == "list":
         message = messages.list_tools(setup.era)
         expect = f'count\t{setup.tools}\t"inputSchema"'
@@ -59,7 +62,7 @@ def _leg_lines(leg: Leg, setup: Setup, timing: Timing) -> list[str]:
         expect = f"text\t{messages.ECHO_TEXT}" if leg.operation == "echo" else f"sum\t{messages.ADDEND}"
     lines = [f"leg\t{leg.name}", *_message_lines("request", message), f"expect\t{expect}", f"window\t{leg.window}"]
     if leg.requests:
-        return [*lines, f"requests\t{leg.requests}", f"limit\t{leg.limit * timing.patience}"]
+        return [*lines, f"requests\t{leg.requests}", f"limit\t{_limit(leg, target)}"]
     warm = timing.first_warm if leg is setup.legs[0] else timing.warm
     return [*lines, f"warm\t{warm}", f"measure\t{timing.measure}"]
 
@@ -73,13 +76,13 @@ def _plan(setup: Setup, target: Target, timing: Timing) -> str:
     for opening in messages.openings(setup.era):
         lines += _message_lines("open" if opening.wants_reply else "notify", opening)
     for leg in setup.legs:
-        lines += _leg_lines(leg, setup, timing)
+        lines += _leg_lines(leg, setup, target, timing)
     return "\n".join(lines) + "\n"
 
 
 def drive(setup: Setup, target: Target, timing: Timing) -> Run:
     """Start `target` for `setup` in a fresh process and run its legs."""
-    patience = 60 + sum(leg.limit * 2 for leg in setup.legs)
+    patience = 120 + sum(_limit(leg, target) for leg in setup.legs)
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan"
         errors = Path(folder) / "stderr"

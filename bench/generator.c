@@ -168,6 +168,27 @@ static double tree_cpu_seconds(void) {
     return total;
 }
 
+/* Seconds that the live threads were ready to run but had no core: what other work on the machine took away. */
+static double tree_waited_seconds(void) {
+    pid_t pids[256];
+    double total = 0;
+    for (int i = 0, n = tree(pids, 256); i < n; i++) {
+        char path[320];
+        snprintf(path, sizeof path, "/proc/%d/task", pids[i]);
+        DIR *tasks = opendir(path);
+        for (struct dirent *entry; tasks && (entry = readdir(tasks));) {
+            unsigned long long ran, waited;
+            snprintf(path, sizeof path, "/proc/%d/task/%.20s/schedstat", pids[i], entry->d_name);
+            FILE *file = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
+            if (!file) continue;
+            if (fscanf(file, "%llu %llu", &ran, &waited) == 2) total += waited / 1e9;
+            fclose(file);
+        }
+        if (tasks) closedir(tasks);
+    }
+    return total;
+}
+
 static double tree_rss_mib(void) {
     pid_t pids[256];
     double pages = 0;
@@ -581,18 +602,20 @@ static void run_leg(Leg *leg) {
     memset(histogram, 0, sizeof histogram);
     histogram_total = 0;
     Phase phase = {.leg = leg, .seconds = leg->measure, .least = 10L * leg->window, .exact = leg->requests};
-    double server_cpu = tree_cpu_seconds();
+    double waited = tree_waited_seconds(), server_cpu = tree_cpu_seconds();
     int64_t own_cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     measuring = 1;
     run_phase(&phase);
     measuring = 0;
     double own = (clock_ns(CLOCK_PROCESS_CPUTIME_ID) - own_cpu) / 1e9;
     server_cpu = tree_cpu_seconds() - server_cpu;
+    waited = tree_waited_seconds() - waited;
     double seconds = (phase.last - phase.begin) / 1e9;
     printf("{\"event\":\"leg\",\"leg\":\"%s\",\"requests\":%ld,\"seconds\":%.6f,\"rate\":%.1f,\"p50_us\":%.2f,"
-           "\"p99_us\":%.2f,\"generator_cpu_s\":%.6f,\"busy\":%.4f,\"server_cpu_us\":%.3f,\"rss_mib\":%.3f,\"sample\":",
+           "\"p99_us\":%.2f,\"generator_cpu_s\":%.6f,\"busy\":%.4f,\"server_cpu_us\":%.3f,\"waited\":%.4f,"
+           "\"rss_mib\":%.3f,\"sample\":",
            leg->name, phase.done, seconds, phase.done / seconds, percentile(0.5), percentile(0.99), own,
-           own / seconds, server_cpu * 1e6 / phase.done, tree_rss_mib());
+           own / seconds, server_cpu * 1e6 / phase.done, waited > 0 ? waited / seconds : 0, tree_rss_mib());
     print_json_string(sample ? sample : "", sample ? sample_length : 0);
     printf("}\n");
     fflush(stdout);

@@ -1,12 +1,14 @@
 """The results as Markdown: the bars first, then every leg, each with CPU beside requests per second."""
 
 from bench.bars import Verdict
-from bench.legs import MEMORY, SCALE, SOAK, SPEED, Leg, Setup
+from bench.legs import MEMORY, SCALE, SOAK, SPEED, Leg
 from bench.probes import IMPORTS, REGISTERED_TOOLS
 from bench.results import NoData, Results, Void
 from bench.targets import TARGETS
 
 BASE = "mcp"  # ratios are over this target
+LEG_HEAD = ["server", "req/s", f"over {BASE}", "p50 µs", "p99 µs", "CPU µs/req", "waited for a core", "generator busy"]
+LEG_KEYS = ("rate", "p50_us", "p99_us", "server_cpu_us", "waited", "busy")
 
 
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:
@@ -32,26 +34,38 @@ def ratio_text(results: Results, leg: str, target: str) -> str:
 
 def _leg_row(results: Results, leg: Leg, target: str) -> list[str]:
     try:
-        rate, p50, p99, cpu, busy = (
-            results.typical(leg.name, target, key) for key in ("rate", "p50_us", "p99_us", "server_cpu_us", "busy")
-        )
+        rate, p50, p99, cpu, waited, busy = (results.typical(leg.name, target, key) for key in LEG_KEYS)
     except Void:
-        return [target, "void", "–", "–", "–", "–", "> 85 %"]
+        return [target, "void", "–", "–", "–", "–", "–", "> 85 %"]
     except NoData:
-        return [target, "no data", "–", "–", "–", "–", "–"]
+        return [target, "no data", "–", "–", "–", "–", "–", "–"]
     ratio = ratio_text(results, leg.name, target)
-    return [target, f"{rate:,.0f}", ratio, f"{p50:,.0f}", f"{p99:,.0f}", f"{cpu:,.1f}", f"{busy:.0%}"]
+    latency = [f"{p50:,.0f}", f"{p99:,.0f}"]
+    return [target, f"{rate:,.0f}", ratio, *latency, f"{cpu:,.1f}", f"{waited:.0%}", f"{busy:.0%}"]
 
 
-def _leg_tables(results: Results, setups: tuple[Setup, ...]) -> list[str]:
+def _leg_tables(results: Results) -> list[str]:
     lines = []
-    head = ["server", "req/s", f"over {BASE}", "p50 µs", "p99 µs", "server CPU µs/req", "generator busy"]
-    for setup in setups:
+    for setup in SPEED:
         for leg in setup.legs:
             if leg.name in results.legs:
                 rows = [_leg_row(results, leg, target) for target in setup.targets if target in results.legs[leg.name]]
-                lines += [f"### {leg.title}", "", *_table(head, rows)]
+                lines += [f"### {leg.title}", "", *_table(LEG_HEAD, rows)]
     return lines
+
+
+def _scale_table(results: Results) -> list[str]:
+    rows = []
+    for leg in (setup.legs[0] for setup in SCALE):
+        for target in results.legs.get(leg.name, {}):
+            try:
+                rate, cpu = (results.typical(leg.name, target, key) for key in ("rate", "server_cpu_us"))
+                least = results.least(leg.name, target, "server_cpu_us")
+            except Void:
+                continue
+            rows.append([f"{target}: {leg.title}", f"{rate:,.0f}", f"{cpu:.1f}", f"{least:.1f}"])
+    head = ["server", "req/s", "CPU µs/req", "CPU µs/req, least disturbed round"]
+    return ["### The price of 1,000 tools", "", *_table(head, rows)] if rows else []
 
 
 def _number_table(results: Results, probe: str, title: str, unit: str) -> list[str]:
@@ -109,7 +123,9 @@ def _facts(results: Results) -> list[str]:
         "Servers: " + "; ".join(f"**{target.name}** {target.note}" for target in TARGETS.values()) + ".",
         "",
         "Read ratios, not digits: each is the median of the rounds' own ratios (lowest–highest in brackets). "
-        "A leg is void where the generator was over 85 % busy. CPU is that of the server's whole process tree.",
+        "A leg is void where the generator was over 85 % busy. CPU is that of the server's whole process tree. "
+        "*Waited for a core* is the share of the time in which the server was ready to run but other work had the "
+        "cores: where it is high, requests per second say less than CPU.",
         "",
     ]
 
@@ -119,12 +135,12 @@ def markdown(results: Results, verdicts: list[Verdict]) -> str:
     registration = f"Registration of {REGISTERED_TOOLS:,} tools with four arguments"
     lines = ["# Benchmark results", "", *_facts(results), "![chart](latest.svg)", ""]
     lines += ["## Bars", "", *_table(["bar", "wanted", "measured", "verdict"], bars)]
-    lines += ["## Legs", "", *_leg_tables(results, SPEED)]
+    lines += ["## Legs", "", *_leg_tables(results)]
     lines += _number_table(results, "cold-start", "Cold start: spawn to the answer to initialize", "ms")
     lines += _number_table(results, "import", "Import", "CPU ms")
     lines += _number_table(results, "registration", registration, "CPU ms")
     lines += _memory_table(results)
-    lines += _leg_tables(results, SCALE)
+    lines += _scale_table(results)
     lines += _soak_table(results)
     if results.failures:
         lines += ["## Failures", ""]

@@ -24,6 +24,10 @@ class Target:
     arguments: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def is_ours(self) -> bool:
+        return self.name.startswith("redstart")
+
     def command(self, *, port: int = 0, tools: int = 3) -> list[str]:
         """The command line of a server with `tools` tools, on stdio unless there is a port."""
         options = [*self.arguments, "--tools", str(tools)]

@@ -16,13 +16,27 @@ from fieldguide.report import Comparison, Identification, card, comparison, iden
 from fieldguide.taxonomy import Species
 from fieldguide.traits import TRAITS, Seen
 
-from redstart import Complete, Context, Icon, ResourceLink, Server, Text, ToolError, ToolResult
-from redstart.features.ask import Accepted, Cancelled, Declined
+from redstart import (
+    Accepted,
+    Cancelled,
+    Complete,
+    Context,
+    Declined,
+    Icon,
+    ResourceLink,
+    Server,
+    Text,
+    ToolError,
+    ToolResult,
+)
 
 UNKNOWN: Final = "unknown"
 STOP: Final = "stop"
 FEW: Final = 5
 """From this many birds on, a question names those that are left."""
+
+PATIENCE: Final = 10
+"""How many questions one call asks at most. Some clients of 2026 give up after ten rounds, and so do people."""
 
 SVG: Final = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><path fill="#c8501e" d="M4 19c6 8 17 8 20-3l5-3-5-2c'
@@ -55,7 +69,7 @@ async def identify_bird(ctx: Context[Any], seen: Seen | None = None) -> ToolResu
     """
     known = GUIDE.case(seen)
     asked = 0
-    while ctx.can_elicit and (question := known.question) is not None:
+    while ctx.can_elicit and asked < PATIENCE and (question := known.question) is not None:
         match await ctx.elicit(wording(question, known), choices(question), key=question.trait.name):
             case Accepted(answer) if answer == STOP:
                 break
@@ -174,7 +188,7 @@ def traits() -> str:
 
 # ---------------------------------------------------------------- prompts
 
-ORDERS: Final = {order.name: order for order in GUIDE.root.members}
+GROUPS: Final = [order.name for order in GUIDE.root.members]
 
 
 @server.prompt(title="Describe a bird you saw", icons=[ICON])
@@ -197,22 +211,15 @@ def describe_bird(
 
 
 @server.prompt(title="Quiz me", icons=[ICON])
-def quiz_me(
-    group: Annotated[str, Complete(list(ORDERS))] = "",
-    rounds: int = 5,
-) -> list[tuple[str, str]]:
-    """A quiz: the model describes a bird, trait by trait, and you guess.
+def quiz_me(group: Annotated[str, Complete(GROUPS)] = "", rounds: int = 5) -> list[tuple[str, str]]:
+    """A quiz: the model describes a bird, clue by clue, and you guess.
 
     Args:
-        group: An order of birds to stay with.
+        group: An order of birds to stay with, such as Owls.
         rounds: How many birds.
     """
-    birds = [
-        b
-        for b in GUIDE.species
-        if not group or group.casefold() in (b.order.name.casefold(), b.order.scientific.casefold())
-    ]
-    names = ", ".join(bird.name for bird in birds or GUIDE.species)
+    within = [bird for bird in GUIDE.species if group in (bird.order.name, bird.order.scientific)]
+    names = ", ".join(bird.name for bird in within or GUIDE.species)
     return [
         ("user", f"Quiz me on {rounds} of these birds: {names}."),
         (

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
+
+from redstart.client import Client
 
 T = TypeVar("T")
 PEERS = Path(__file__).parent / "peers"
@@ -25,6 +30,24 @@ def run(work: Coroutine[Any, Any, T], seconds: float = 20) -> T:
             return await work
 
     return asyncio.run(bounded(), debug=False)
+
+
+async def time_out(c: Client) -> str:
+    """Have a call of the tool `wait` time out after the server has begun it; its tag."""
+    started = False
+
+    def start(progress: object) -> None:
+        nonlocal started
+        started = True
+
+    await c.list_tools()
+    for seconds in (0.3, 2, 10):  # a busy machine needs more
+        tag = str(time.monotonic_ns())
+        with pytest.raises(TimeoutError, match=f"tools/call: no answer within {seconds:g} seconds"):
+            await c.call_tool("wait", {"tag": tag}, timeout=seconds, on_progress=start)
+        if started:
+            return tag
+    raise AssertionError("the server never began the call")
 
 
 def scripted(**script: Any) -> list[str]:

@@ -257,21 +257,20 @@ def test_rounds_have_new_ids_and_echo_the_state() -> None:
     seen: list[Any] = []
 
     async def handler(request: Request) -> None:
-        message = request.message
+        message, params = request.message, request.message["params"]
+        ask = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}}
+        result: dict[str, Any] = {"resultType": "input_required"}
         if message["method"] == "tools/list":
             await request.result({"resultType": "complete", "tools": []})
             return
         seen.append(message)
-        params = message["params"]
-        ask = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}}
         if "requestState" not in params:
-            await request.result(
-                {"resultType": "input_required", "requestState": "s1", "inputRequests": {"a": ask, "b": ask}}
-            )
+            result |= {"requestState": "s1", "inputRequests": {"a": ask, "b": ask}}
         elif params["requestState"] == "s1":
-            await request.result({"resultType": "input_required", "requestState": "s2"})
+            result |= {"requestState": "s2"}
         else:
-            await request.result(DONE)
+            result = DONE
+        await request.result(result)
 
     async def main() -> None:
         both = asyncio.Barrier(2)
@@ -585,6 +584,53 @@ def test_a_withdrawn_question_is_not_answered() -> None:
         async with http_server(handshake(handler)) as url, Client(url, protocol="2025-11-25", on_elicit=elicit) as c:
             await c.request("x/y")
         assert posts == []
+
+    run(main())
+
+
+def test_a_callback_that_fails_is_an_error_for_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        answered: asyncio.Queue[Any] = asyncio.Queue()
+
+        async def handler(request: Request) -> None:
+            if "method" not in request.message:
+                await answered.put(request.message)
+                await request.answer(500, b"I did not want to know")  # which is logged, and no more
+                return
+            await request.hold(event("elicitation/create", {"message": "?"}, id=7))
+            await request.more(answer(request, {"reply": await answered.get()}))
+
+        def broken(request: Any) -> None:
+            raise LookupError("a secret")
+
+        server = handshake(handler)
+        async with http_server(server) as url, Client(url, protocol="2025-11-25", on_elicit=broken) as c:
+            reply = (await c.request("x/y"))["reply"]
+            assert reply["error"] == {"code": -32603, "message": "elicitation/create: LookupError"}
+
+    with caplog.at_level(logging.WARNING, "redstart.client"):
+        run(main())
+    assert "a secret" in caplog.text
+
+
+def test_a_modern_server_may_not_ask_by_request(caplog: pytest.LogCaptureFixture) -> None:
+    async def handler(request: Request) -> None:
+        await request.stream(event("elicitation/create", {"message": "?"}, id=7), answer(request, {}))
+
+    async def main() -> None:
+        async with http_server(modern(handler)) as url, Client(url, on_elicit=lambda r: {}) as c:
+            await c.request("x/y")
+
+    with caplog.at_level(logging.WARNING, "redstart.client"):
+        run(main())
+    assert "does not allow" in caplog.text
+
+
+def test_a_notification_that_is_refused() -> None:
+    async def main() -> None:
+        async with http_server(modern(lambda request: request.answer(500, b"no"))) as url, Client(url) as c:
+            with pytest.raises(HttpError, match="HTTP 500: no"):
+                await c.notify("notifications/x")
 
     run(main())
 

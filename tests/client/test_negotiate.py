@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.support import MCP_STDIO, Request, http_server, reply, run, scripted
+from client.support import PEERS, Request, http_server, reply, run, scripted
 from redstart.client import (
     Client,
     ClientError,
@@ -96,15 +96,40 @@ def test_what_ends_in_an_error(discover: Any, initialize: Any, exception: type[C
         run(main())
 
 
-def test_a_slow_server_that_holds_itself_to_its_late_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The probe times out here, but the SDK's server locks its era by it and then refuses `initialize`."""
+@pytest.mark.parametrize("target", ["mcp", "redstart"])
+def test_a_slow_server_is_no_older_server(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both questions are waiting when it starts to read; it answers the first one first."""
     monkeypatch.setattr(negotiate, "PROBE", 0.01)
 
     async def main() -> None:
-        async with Client(MCP_STDIO, stderr="capture") as c:
-            assert c.protocol_version in (MODERN, "2025-11-25")
+        async with Client([sys.executable, str(PEERS / f"{target}_server.py"), "stdio"], stderr="capture") as c:
+            assert c.protocol_version == MODERN
+            assert (await c.call_tool("add", {"a": 1})).data == 3
 
     run(main())
+
+
+def test_a_server_that_says_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(negotiate, "PROBE", 0.1)
+
+    async def main() -> None:
+        async with Client(script("ignore", "ignore"), timeout=0.5, stderr="capture"):
+            pass
+
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.5 seconds"):
+        run(main())
+
+
+@pytest.mark.parametrize("initialize", [[error(-32601)], "exit"])
+def test_a_server_that_is_silent_first_and_then_refuses(initialize: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(negotiate, "PROBE", 0.1)
+
+    async def main() -> None:
+        async with Client(script("ignore", initialize), stderr="capture"):
+            pass
+
+    with pytest.raises(ClientError, match=r"-32601|exit status 7"):
+        run(main())
 
 
 def test_a_revision_that_the_server_does_not_speak() -> None:

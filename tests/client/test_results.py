@@ -7,7 +7,7 @@ import pytest
 from msgspec import UNSET, Raw
 
 from redstart.client import CallResult, InvalidReply, results
-from redstart.client.tools import _is_wrapped
+from redstart.client.tools import is_wrapped
 from redstart.wire import types as t
 
 
@@ -73,7 +73,6 @@ RESULT = {"type": "object", "properties": {"result": {"type": "integer"}}, "requ
 @pytest.mark.parametrize(
     ("schema", "wrapped"),
     [
-        (RESULT, True),
         ({**RESULT, "title": "addOutput"}, True),
         ({**RESULT, "x-fastmcp-wrap-result": True}, True),
         ({**RESULT, "title": "Answer"}, False),
@@ -83,7 +82,13 @@ RESULT = {"type": "object", "properties": {"result": {"type": "integer"}}, "requ
     ],
 )
 def test_which_schemas_are_wrappers(schema: object, wrapped: bool) -> None:
-    assert _is_wrapped(schema) is wrapped
+    assert is_wrapped(schema, modern=True) is wrapped
+    assert is_wrapped(schema, modern=False) is wrapped
+
+
+def test_a_bare_object_is_a_wrapper_only_where_wrappers_are_needed() -> None:
+    assert is_wrapped(RESULT, modern=False)
+    assert not is_wrapped(RESULT, modern=True)
 
 
 def test_raw_results_must_be_objects() -> None:

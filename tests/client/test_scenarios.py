@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from client.peers.redstart_server import build
-from client.support import HANDSHAKE, PEERS, REVISIONS, run
+from client.support import HANDSHAKE, PEERS, REVISIONS, run, time_out
 from redstart.client import (
     Client,
     ConnectionClosed,
@@ -227,13 +227,10 @@ def test_cancellation(connect: Connect, transport: str, protocol: str) -> None:
     run(main())
 
 
-def test_timeout(connect: Connect, transport: str, protocol: str) -> None:
+def test_timeout(connect: Connect) -> None:
     async def main() -> None:
         async with connect() as c:
-            tag = f"{transport} {protocol} {time.monotonic_ns()}"
-            await c.list_tools()
-            with pytest.raises(TimeoutError, match="tools/call"):
-                await c.call_tool("wait", {"tag": tag}, timeout=0.3)
+            tag = await time_out(c)
             assert (await c.call_tool("was_cancelled", {"tag": tag}, timeout=10)).text == "true"
 
     run(main())

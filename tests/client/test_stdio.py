@@ -53,6 +53,8 @@ def test_a_server_that_dies_fails_every_call_with_its_last_words(protocol: str) 
                 assert caught.value.stderr[-1] == "these are my last words"
             with pytest.raises(ConnectionClosed, match="last words"):
                 await c.list_tools()
+            with pytest.raises(ConnectionClosed, match="last words"):
+                await c.notify("notifications/x")
 
     run(main())
 
@@ -177,6 +179,22 @@ def test_a_server_that_ignores_eof_and_sigterm_is_killed(monkeypatch: pytest.Mon
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
         return int(pid)
+
+    run(main())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_close_that_is_cancelled_kills_the_server_at_once() -> None:
+    async def main() -> None:
+        c = await client(python(STUBBORN)).__aenter__()
+        transport: Any = c._dialogue.connection.transport
+        closing = asyncio.create_task(c.__aexit__(None, None, None))
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await transport._exited.wait()
+        assert transport._process.get_returncode() is not None
 
     run(main())
 

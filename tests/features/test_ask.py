@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
+
 from features.asking import (
-    ALL,
     CANCEL,
     DECLINE,
     JUNE,
@@ -21,26 +21,17 @@ from features.asking import (
     run,
     script,
 )
-
 from redstart import (
     Accepted,
-    Ask,
     Cancelled,
     Context,
     Declined,
-    ProtocolError,
     Server,
     SyncContext,
-    Tool,
-    Unanswered,
-    UrlElicitationRequired,
-    current_context,
 )
-from redstart.server.context import elicit_callable
-from redstart.server.deadline import Deadline
 
 every = pytest.mark.parametrize("revision", REVISIONS)
-handshakes = pytest.mark.parametrize("revision", (JUNE, NOVEMBER))
+handshakes = pytest.mark.parametrize("revision", [JUNE, NOVEMBER])
 
 
 def serve(*tools: Any, **options: Any) -> Server:
@@ -101,7 +92,7 @@ def test_several_questions_come_one_after_the_other(revision: str) -> None:
     async def t(ctx: Context) -> str:
         return " ".join([await ctx.ask(f"Word {n}?") for n in range(5)])
 
-    replies = [accept(answer=word) for word in "to be or not".split()] + [accept(answer="2b")]
+    replies = [accept(answer=word) for word in ("to", "be", "or", "not", "2b")]
     text, player = play_tool(serve(t), revision, script(*replies))
     assert text == "to be or not 2b"
     assert [q["params"]["message"] for q in player.asked] == [f"Word {n}?" for n in range(5)]
@@ -138,15 +129,6 @@ def test_a_bad_answer_is_asked_again_with_the_reason(revision: str) -> None:
     again = player.asked[1]["params"]["message"]
     assert again.startswith("Age?\n\n")
     assert "must be an integer" in again
-
-
-@handshakes
-def test_a_handshake_client_that_never_gets_it_right_is_given_up(revision: str) -> None:
-    async def t(ctx: Context) -> str:
-        return type(await ctx.elicit("Age?", int)).__name__
-
-    text, player = play_tool(serve(t), revision, script(accept(answer="x"), accept(answer="y")))
-    assert (text, len(player.asked)) == ("Cancelled", 2)
 
 
 @every
@@ -299,174 +281,6 @@ def test_ask_all(revision: str) -> None:
 
 
 @every
-@pytest.mark.requirement("71", "T42")
-def test_a_client_that_cannot_be_asked(revision: str) -> None:
-    seen = []
-
-    async def t(ctx: Context) -> str:
-        seen.append(ctx.can_elicit)
-        return await ctx.ask("Name?")
-
-    async def play() -> Any:
-        player = await Player(server, revision, capabilities={}).open()
-        return await player.call("tools/call", name="t", arguments={}), player
-
-    server = serve(t)
-    answer, player = run(server, play)
-    assert not player.asked
-    assert seen == [False]
-    if revision == MODERN:
-        assert answer["error"]["code"] == -32021
-        assert answer["error"]["data"] == {"requiredCapabilities": {"elicitation": {}}}
-    else:
-        assert answer["result"]["isError"]
-        assert "elicitation" in answer["result"]["content"][0]["text"]
-
-
-@every
-@pytest.mark.parametrize(
-    ("declared", "form", "url"),
-    [({}, True, False), ({"form": {}}, True, False), ({"url": {}}, False, True), ({"form": None}, False, False)],
-)
-@pytest.mark.requirement("T91")
-def test_the_modes_that_a_client_declares(revision: str, declared: Any, form: bool, url: bool) -> None:
-    async def t(ctx: Context) -> str:
-        return f"{ctx.can_elicit} {ctx.can_elicit_url}"
-
-    text, _ = play_tool(serve(t), revision, None, capabilities={"elicitation": declared})
-    assert text == f"{form} {url and revision != JUNE}"
-
-
-@every
-@pytest.mark.requirement("T44")
-def test_url_mode(revision: str) -> None:
-    async def t(ctx: Context) -> str:
-        return type(await ctx.elicit_url("https://example.com/in", "Please sign in")).__name__
-
-    text, player = play_tool(serve(t), revision, script({"action": "accept"}))
-    if revision == JUNE:
-        assert "cannot send a user to a web page" in text
-        return
-    assert text == "Accepted"
-    params = player.asked[0]["params"]
-    assert (params["mode"], params["url"]) == ("url", "https://example.com/in")
-    assert ("elicitationId" in params) == (revision == NOVEMBER)
-
-
-@every
-def test_a_tool_that_needs_a_page_to_be_visited_first(revision: str) -> None:
-    signed_in = []
-
-    async def t() -> str:
-        if not signed_in:
-            signed_in.append(True)
-            raise UrlElicitationRequired("https://example.com/in", "Please sign in.")
-        return "done"
-
-    async def play() -> Any:
-        player = await Player(server, revision, script({"action": "accept"})).open()
-        return await player.call("tools/call", name="t", arguments={}), player
-
-    server = serve(t)
-    answer, player = run(server, play)
-    if revision == JUNE:
-        assert answer["result"]["isError"]
-    elif revision == NOVEMBER:
-        assert answer["error"]["code"] == -32042
-        (wanted,) = answer["error"]["data"]["elicitations"]
-        assert wanted["url"] == "https://example.com/in"
-    else:
-        assert player.asked[0]["params"]["url"] == "https://example.com/in"
-        assert answer["result"]["content"][0]["text"] == "done"
-
-
-@pytest.mark.parametrize("url", ["javascript:alert(1)", "file:///etc/passwd", "https://user:pw@example.com", "x"])
-def test_a_user_is_never_sent_anywhere_odd(url: str) -> None:
-    with pytest.raises(ValueError, match="address"):
-        UrlElicitationRequired(url, "Go")
-
-
-@every
-def test_prompts_and_resources_ask_too(revision: str) -> None:
-    server = Server("asking")
-
-    @server.prompt
-    async def review(ctx: Context) -> str:
-        return f"Use {await ctx.ask('Which style?')}"
-
-    @server.resource("notes://{name}")
-    async def note(name: str, ctx: Context) -> str:
-        return f"{name}: {await ctx.ask('Which part?')}"
-
-    async def play() -> Any:
-        player = await Player(server, revision, script(accept(answer="PEP 8"), accept(answer="end"), DECLINE)).open()
-        return (
-            await player.call("prompts/get", name="review"),
-            await player.call("resources/read", uri="notes://a"),
-            await player.call("prompts/get", name="review"),
-        )
-
-    prompt, note_, refused = run(server, play)
-    assert prompt["result"]["messages"][0]["content"]["text"] == "Use PEP 8"
-    assert note_["result"]["contents"][0]["text"] == "a: end"
-    assert refused["error"]["message"] == "The user declined to answer: Which style?"
-
-
-@every
-def test_a_refusal_can_be_caught(revision: str) -> None:
-    async def t(ctx: Context) -> str:
-        try:
-            return await ctx.ask("Name?")
-        except Unanswered:
-            return "anonymous"
-
-    assert play_tool(serve(t), revision, script(DECLINE))[0] == "anonymous"
-
-
-@every
-def test_generators_ask_with_yield(revision: str) -> None:
-    async def t(ctx: Context) -> Any:
-        answer = yield Ask("Name?", str)
-        yield f"Hello, {answer.data}!"
-
-    def blocking() -> Any:
-        answer = yield Ask("Name?", str)
-        yield f"Hello, {answer.data}!"
-
-    server = serve(t, blocking)
-    for name in ("t", "blocking"):
-        assert play_tool(server, revision, script(accept(answer="Ada")), name)[0] == "Hello, Ada!"
-
-
-@every
-@pytest.mark.requirement("58")
-def test_providers_get_a_callable(revision: str) -> None:
-    async def t(ctx: Context) -> str:
-        elicit = elicit_callable(ctx)
-        return repr(await elicit("Name?", str))
-
-    def blocking(ctx: SyncContext) -> str:
-        return repr(elicit_callable(ctx)("Name?", str))
-
-    server = serve(t, blocking)
-    for name in ("t", "blocking"):
-        assert play_tool(server, revision, script(accept(answer="Ada")), name)[0] == repr(Accepted("Ada"))
-
-
-@every
-def test_deep_code_finds_the_context(revision: str) -> None:
-    async def t() -> str:
-        return await current_context().ask("Name?")  # type: ignore[no-any-return]
-
-    def blocking() -> str:
-        return current_context().ask("Name?")  # type: ignore[no-any-return]
-
-    server = serve(t, blocking)
-    for name in ("t", "blocking"):
-        assert play_tool(server, revision, script(accept(answer="Ada")), name)[0] == "Ada"
-
-
-@every
 @pytest.mark.requirement("T45")
 def test_sixty_four_cancels_end_a_dialogue(revision: str) -> None:
     async def t(ctx: Context) -> str:
@@ -491,158 +305,3 @@ def test_a_key_is_used_once(revision: str) -> None:
     result = run(server, play)
     assert result["isError"]
     assert "'a'" in result["content"][0]["text"]
-
-
-# ---------------------------------------------------------------- handshake era
-
-
-@handshakes
-@pytest.mark.requirement("67")
-def test_an_error_reply_is_no_answer(revision: str) -> None:
-    async def t(ctx: Context) -> str:
-        return repr(await ctx.elicit("Name?"))
-
-    async def s(ctx: Context) -> str:
-        return (await ctx.sample("Hi")).text
-
-    server = serve(t, s)
-    assert play_tool(server, revision, script(RuntimeError("no")))[0] == "Cancelled()"
-    text, _ = play_tool(server, revision, script(RuntimeError("rejected by the user")), "s")
-    assert text == "The client did not answer sampling/createMessage: rejected by the user"
-
-
-@handshakes
-@pytest.mark.parametrize("tool", [ask_name, ask_name_blocking])
-def test_a_client_that_never_answers_does_not_hang_the_call(revision: str, tool: Any) -> None:
-    server = serve(tool, ask_timeout=0.01)
-    text, player = play_tool(server, revision, lambda method, params: None, tool.__name__)
-    assert text == "No name provided."
-    (note,) = player.notes
-    assert note["method"] == "notifications/cancelled"
-    assert note["params"]["requestId"] == player.asked[0]["id"]
-    assert not player.peer.link.pending
-
-
-@handshakes
-def test_answers_in_any_order(revision: str) -> None:
-    async def t(ctx: Context) -> str:
-        return repr(await asyncio.gather(*(ctx.ask(f"{n}?", int) for n in range(3))))
-
-    async def play() -> Any:
-        player = await Player(server, revision).open()
-        player.start("tools/call", {"name": "t", "arguments": {}})
-        questions = [await player.receive() for _ in range(3)]
-        for question in reversed(questions):
-            number = int(question["params"]["message"][0])
-            player.send({"id": question["id"], "result": accept(answer=number)})
-        return (await player.receive())["result"]["content"][0]["text"]
-
-    server = serve(t)
-    assert run(server, play) == "[0, 1, 2]"
-
-
-@handshakes
-@pytest.mark.parametrize("blocking", [False, True])
-def test_a_cancelled_call_ends_its_questions(revision: str, blocking: bool) -> None:
-    ended = asyncio.Event()
-
-    async def t(ctx: Context) -> str:
-        try:
-            return await ctx.ask("Name?")
-        finally:
-            ended.set()
-
-    def sync(ctx: SyncContext) -> str:
-        try:
-            return ctx.ask("Name?")
-        finally:
-            server.host.loop.call_soon_threadsafe(ended.set)  # type: ignore[union-attr]
-
-    async def play() -> Any:
-        player = await Player(server, revision).open()
-        id = player.start("tools/call", {"name": "sync" if blocking else "t", "arguments": {}})
-        question = await player.receive()
-        player.send({"method": "notifications/cancelled", "params": {"requestId": id}})
-        await ended.wait()
-        player.send({"id": question["id"], "result": accept(answer="late")})
-        answer = await player.request("ping", {})
-        return answer["result"], dict(player.peer.link.pending), len(player.sent)
-
-    server = serve(t, sync)
-    assert run(server, play) == ({}, {}, 3)
-
-
-@handshakes
-def test_a_waiting_thread_gives_its_place_away(revision: str) -> None:
-    def t(ctx: SyncContext) -> str:
-        return ctx.ask("Name?")
-
-    def quick() -> str:
-        return "quick"
-
-    async def play() -> Any:
-        player = await Player(server, revision).open()
-        player.start("tools/call", {"name": "t", "arguments": {}})
-        question = await player.receive()
-        text = await player.text("quick")
-        player.send({"id": question["id"], "result": accept(answer="Ada")})
-        return text, (await player.receive())["result"]["content"][0]["text"]
-
-    server = serve(t, quick, threads=1)
-    assert run(server, play) == ("quick", "Ada")
-
-
-@handshakes
-@pytest.mark.parametrize("blocking", [False, True])
-def test_a_time_limit_does_not_count_the_human(revision: str, blocking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    paused: list[Deadline] = []
-    monkeypatch.setattr(Deadline, "pause", lambda deadline: paused.append(deadline))
-    monkeypatch.setattr(Deadline, "resume", lambda deadline: paused.remove(deadline))
-    waiting = []
-
-    async def t(ctx: Context) -> str:
-        return await ctx.ask("Name?")
-
-    def sync(ctx: SyncContext) -> str:
-        return ctx.ask("Name?")
-
-    def reply(method: str, params: dict[str, Any]) -> Any:
-        waiting.append(len(paused))
-        return accept(answer="Ada")
-
-    server = Server("asking", tools=[Tool(handler=t, timeout=30), Tool(handler=sync, timeout=30)])
-    assert play_tool(server, revision, reply, "sync" if blocking else "t")[0] == "Ada"
-    assert (waiting, paused) == ([1], [])
-
-
-# ---------------------------------------------------------------- modern era
-
-
-def test_missing_needs_are_refused_before_the_handler() -> None:
-    ran = []
-    server = Server("asking")
-
-    @server.tool(needs=["elicitation"])
-    async def t(ctx: Context) -> str:
-        ran.append(1)
-        return ""
-
-    async def play() -> Any:
-        player = Player(server, capabilities={})
-        return await player.call("tools/call", name="t", arguments={})
-
-    assert run(server, play)["error"]["data"] == {"requiredCapabilities": {"elicitation": {}}}
-    assert not ran
-
-
-def test_a_protocol_error_in_a_handler_stays_one() -> None:
-    async def t(ctx: Context) -> str:
-        await ctx.ask("Name?")
-        raise ProtocolError(-32602, "no")
-
-    async def play() -> Any:
-        player = Player(server, MODERN, script(accept(answer="x")), capabilities=ALL)
-        return await player.call("tools/call", name="t", arguments={})
-
-    server = serve(t)
-    assert run(server, play)["error"]["message"] == "no"

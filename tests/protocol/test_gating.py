@@ -87,7 +87,9 @@ def test_content_since_agrees_with_the_schema(revision: str) -> None:
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_capabilities_agree_with_the_schema(revision: str) -> None:
     known = set(definitions(revision)["ServerCapabilities"]["properties"])
-    offered = {name: {} for name in ("tools", "prompts", "resources", "logging", "completions", "tasks", "extensions")}
+    offered: dict[str, Any] = {
+        name: {} for name in ("tools", "prompts", "resources", "logging", "completions", "tasks", "extensions")
+    }
     dialect = Modern(Implementation("s", "1")) if revision == MODERN else DIALECTS[revision]
     assert set(dialect.capabilities(offered)) <= known
     assert set(offered) & known - set(dialect.capabilities(offered)) <= {"extensions"}

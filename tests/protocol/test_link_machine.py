@@ -20,6 +20,7 @@ from redstart.wire.types import Result
 
 IDS = st.sampled_from([0, 1, 2, "1", "", "x"])
 KINDS = st.sampled_from(["handshake", "modern", "unknown", "malformed", "shape"])
+PARTS = st.sampled_from(["handshake", "handshake", "shape", "cancel", "cancel", "malformed", "unknown", "note"])
 
 
 def message(kind: str, id: Any) -> bytes:
@@ -92,13 +93,7 @@ class Peer(RuleBasedStateMachine):
         self.sent[id] += 1
         self.take(self.link.receive(message(kind, id)))
 
-    @rule(
-        parts=st.lists(
-            st.tuples(st.sampled_from(["handshake", "unknown", "malformed", "shape", "cancel", "note"]), IDS),
-            min_size=1,
-            max_size=5,
-        )
-    )
+    @rule(parts=st.lists(st.tuples(PARTS, st.sampled_from([1, "x"])), min_size=1, max_size=6))
     def send_batch(self, parts: list[tuple[str, Any]]) -> None:
         data, refused = [], Counter[Any]()
         for kind, id in parts:
@@ -178,7 +173,7 @@ class Peer(RuleBasedStateMachine):
     @invariant()
     def every_request_is_accounted_for(self) -> None:
         held = sum(self.held.values(), Counter[Any]())
-        open_now = Counter(self.link.calls)
+        open_now = Counter(list(self.link.calls))
         for id, sent in self.sent.items():
             assert self.answered[id] + self.cancelled[id] + open_now[id] + held[id] == sent, id
         assert set(self.answered) <= set(self.sent)
@@ -194,4 +189,4 @@ def id_of(call: Call) -> int:
 
 
 TestPeer = Peer.TestCase
-TestPeer.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestPeer.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)

@@ -14,7 +14,7 @@ from redstart.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROT
 
 LIST = headers("tools/list")
 CALL = headers("tools/call", "echo")
-NO_VERSION = {CLIENT_CAPABILITIES: {}}
+NO_VERSION: dict[str, Any] = {CLIENT_CAPABILITIES: {}}
 NO_CAPABILITIES = {PROTOCOL_VERSION: MODERN}
 OTHER = {**ENVELOPE, PROTOCOL_VERSION: "1900-01-01"}
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server.peer import Peer, play, until
 
 import redstart
 from redstart import Context, Progress, RegistrationError, Server, SyncContext
 from redstart.server.deadline import Deadline, off_the_clock
+from server.peer import Peer, play, until
 
 
 def test_def_runs_in_a_thread_async_def_and_inline_on_the_loop() -> None:
@@ -46,7 +46,7 @@ def test_def_runs_in_a_thread_async_def_and_inline_on_the_loop() -> None:
         ({"executor": "fibre"}, False, "one of inline, thread, process"),
         ({"executor": "thread"}, True, "async def"),
         ({"timeout": 0}, False, "above 0"),
-        ({"timeout": 1, "executor": "inline"}, False, "cannot be stopped"),
+        ({"timeout": 1, "executor": "inline"}, False, "nothing can stop it"),
         ({"concurrency": 0}, False, "make no sense"),
     ],
 )
@@ -236,7 +236,7 @@ def test_a_full_server_says_busy_and_serves_again_afterwards() -> None:
 
 
 def test_who_is_cancelled_while_waiting_leaves_the_queue() -> None:
-    server = Server("narrow")
+    server = Server("narrow", max_queue=1)
     release = asyncio.Event()
     ran: list[int] = []
 
@@ -249,9 +249,11 @@ def test_who_is_cancelled_while_waiting_leaves_the_queue() -> None:
     async def script(peer: Peer) -> None:
         _, first = peer.start("work", n=1)
         second, _ = peer.start("work", n=2)
-        _, third = peer.start("work", n=3)
         await until(lambda: ran == [1])
         peer.cancel(second)
+        await until(lambda: not server.host._unwinding)
+        _, third = peer.start("work", n=3)  # has the only place in the queue
+        assert await asyncio.wait([third], timeout=0.05) == (set(), {third})
         release.set()
         await asyncio.gather(first, third)
 
@@ -402,7 +404,7 @@ def test_yields_are_content_in_order_progress_is_sent_and_the_return_value_comes
         for i in range(n):
             yield Progress(i + 1, n, f"step {i}")
             yield f"part {i}"
-        return "the end"
+        return "the end"  # type: ignore[return-value]
 
     @server.tool
     async def asynchronous(n: int) -> AsyncIterator[Any]:
@@ -434,6 +436,7 @@ def test_generators_are_closed_on_cancel_and_at_the_deadline(kind: str, how: str
     closed = threading.Event()
     started = threading.Event()
     go_on = threading.Event()
+    reached: list[str] = []
 
     @server.tool(timeout=0.05 if how == "deadline" else None)
     def sync() -> Iterator[str]:
@@ -442,7 +445,7 @@ def test_generators_are_closed_on_cancel_and_at_the_deadline(kind: str, how: str
             yield "one"
             go_on.wait(20)
             yield "two"
-            yield "never"
+            reached.append("what nobody wants any more")
         finally:
             closed.set()
 
@@ -466,6 +469,7 @@ def test_generators_are_closed_on_cancel_and_at_the_deadline(kind: str, how: str
         await until(closed.is_set)
 
     play(server, script)
+    assert not reached
 
 
 def test_an_error_in_a_generator_is_the_tools_error() -> None:

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
-from server.peer import Peer, play, until
 
 from redstart import Server
 from redstart.server.pool import Pool
+from server.peer import Peer, play, until
 
 R = TypeVar("R")
 
@@ -182,12 +182,14 @@ def test_what_comes_after_a_job_is_called_even_if_nobody_waits() -> None:
     run(script, size=1)
 
 
-def test_a_pool_works_again_on_another_loop() -> None:
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_pool_works_again_on_another_loop(stopped: bool) -> None:
     pool = Pool(2)
 
     async def once() -> int:
         value: int = await pool.run(lambda: 7, {})
-        pool.close()
+        if stopped:
+            pool.close()
         return value
 
     assert [asyncio.run(once()), asyncio.run(once())] == [7, 7]
@@ -218,5 +220,3 @@ def test_the_log_names_the_thread_that_outlived_its_limit(caplog: pytest.LogCapt
     assert "limit of 0.05 s" in told
     assert quick_text == "quick"
     assert any("redstart-1" in r.getMessage() and "stuck" in r.getMessage() for r in caplog.records)
-
-

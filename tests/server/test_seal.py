@@ -20,8 +20,7 @@ def opens(ring: KeyRing, state: object, bound: bytes = b"ada") -> bool:
     try:
         ring.open(state, bound)
     except ProtocolError as error:
-        assert error.code == -32602
-        return False
+        return error.code != -32602
     return True
 
 

@@ -113,7 +113,7 @@ def explain(case: Case, *, cancelled: bool = False) -> str:
     left = case.candidates
     total = len(case.guide.species)
     steps = "".join(_step(answer, before) for answer, before in case.decisive)
-    why = f"\n\nWhat decided it, out of {total} birds:\n{steps}" if steps else ""
+    why = f"\n\nWhat decided it, out of {total} birds:\n{steps.rstrip()}" if steps else ""
     goodbye = "You ended the questions early. " if cancelled else ""
     if len(left) == 1:
         return f"{goodbye}That was the {left[0].name} ({left[0].scientific}). {left[0].note}{why}"

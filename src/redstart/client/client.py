@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -76,10 +77,12 @@ class Client:
         self._log_level = log_level
         self._client_info = client_info
         self._questions = Questions(on_elicit, on_sample, roots, capabilities)
-        self._heard = {"on_log": on_log, "on_notification": on_notification}
-        self._target = target
-        self._reach = {"headers": headers, "env": env, "cwd": cwd, "stderr": stderr, "timeout": timeout}
-        transport_for(target, **self._reach)  # type: ignore[arg-type] # a wrong target fails here, not later
+        self._on_log = on_log
+        self._on_notification = on_notification
+        self._transport = partial(
+            transport_for, target, headers=headers, env=env, cwd=cwd, stderr=stderr, timeout=timeout
+        )
+        self._transport()  # a wrong target fails here, not later
         self._open: Dialogue | None = None
 
     # ---------------------------------------------------------------- lifetime
@@ -87,11 +90,16 @@ class Client:
     async def __aenter__(self) -> Self:
         if self._open is not None:
             raise ClientError("this client is open already")
-        transport = transport_for(self._target, **self._reach)  # type: ignore[arg-type]
-        connection = Connection(transport, self._questions, timeout=self._timeout, **self._heard)  # type: ignore[arg-type]
+        connection = Connection(
+            self._transport(),
+            self._questions,
+            timeout=self._timeout,
+            on_log=self._on_log,
+            on_notification=self._on_notification,
+        )
         info = self._client_info or {"name": "redstart", "version": _version()}
         # Without a level a modern server sends no log at all; who gives a callback wants one.
-        level = self._log_level or ("info" if self._heard["on_log"] else None)
+        level = self._log_level or (None if self._on_log is None else "info")
         negotiator = Negotiator(connection, self._questions, info, self._log_level, level)
         dialogue = Dialogue(connection, self._questions, negotiator, self._max_rounds)
         try:

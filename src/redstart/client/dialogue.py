@@ -40,7 +40,7 @@ class Dialogue:
 
     def __init__(self, connection: Connection, questions: Questions, negotiator: Negotiator, max_rounds: int) -> None:
         self.connection = connection
-        self.tools = KnownTools(self.list_tools, strict=connection.transport.http)
+        self.tools = KnownTools(self.list_tools, http=connection.transport.http)
         self.subscriptions = Subscriptions(self.request)
         self.peer: Peer
         self._questions = questions
@@ -175,4 +175,4 @@ class Dialogue:
 
     async def list_tools(self) -> list[ListedTool]:
         """All tools; whatever is to be known for later calls is remembered."""
-        return self.tools.learn(await self.pages("tools/list", "tools"))
+        return self.tools.learn(await self.pages("tools/list", "tools"), modern=self.connection.era.modern)

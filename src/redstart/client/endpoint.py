@@ -64,7 +64,7 @@ class Endpoint:
             sent["Content-Type"] = "application/json"
         if self.session is not None:
             sent[SESSION] = self.session
-        url = self.url
+        url, status = self.url, 0
         try:
             for _ in range(_REDIRECTS):
                 async with self._client.stream(method, url, headers=sent, content=content) as response:
@@ -72,10 +72,10 @@ class Endpoint:
                     if target is None:
                         yield response
                         return
-                    url = target
+                    url, status = target, response.status_code
         except network_errors() as error:
             raise ConnectionClosed(f"{method} {url} failed: {reason(error)}") from error
-        raise HttpError(method, self.url, 310, "too many redirects")
+        raise HttpError(method, self.url, status, "too many redirects")
 
     def join(self, reference: str) -> str:
         """The URL that `reference` names from here; it must stay on this origin."""

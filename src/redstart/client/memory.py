@@ -1,12 +1,20 @@
-"""Messages to a Server object in this process: no socket, no subprocess, the same bytes."""
+"""Messages to a Server object in this process: no socket, no subprocess, the same bytes.
+
+The first client of a server that nobody runs starts it, so a lifespan that fails does so where the caller sees it; the
+last one stops it, so a test's server is cleaned up before its event loop closes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from redstart.client.transport import Inbox, Outgoing
+
+_clients: Final[WeakKeyDictionary[Any, int]] = WeakKeyDictionary()
+"""How many clients each server has that only its clients run."""
 
 
 class MemoryTransport:
@@ -18,10 +26,16 @@ class MemoryTransport:
     def __init__(self, server: Any) -> None:
         self._server = server
         self._peer: Any = None
+        self._runs_it = False
 
     async def open(self, inbox: Inbox) -> None:
         from redstart.transports.memory import MemoryPeer
 
+        host = self._server.host
+        if host in _clients or not host.started:
+            self._runs_it = True
+            _clients[host] = _clients.get(host, 0) + 1
+            await host.start()
         self._peer = MemoryPeer(self._server, on_message=inbox.receive)
 
     async def ready(self) -> None:
@@ -47,3 +61,10 @@ class MemoryTransport:
         peer, self._peer = self._peer, None
         if peer is not None:
             await peer.close()
+        if self._runs_it:
+            self._runs_it = False
+            host = self._server.host
+            _clients[host] -= 1
+            if not _clients[host]:
+                del _clients[host]
+                await host.stop()

@@ -6,6 +6,7 @@ Spec: /specification/2026-07-28/basic/versioning (detection), /specification/202
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
@@ -31,8 +32,8 @@ from redstart.wire.types import DiscoverResult, InitializeResult
 
 log = logging.getLogger("redstart.client")
 
-PROBE: Final = 5.0
-"""Seconds for the opening question where silence may mean an older server (stdio)."""
+PROBE: Final = 3.0
+"""Seconds of silence on a pipe after which `initialize` is tried too."""
 
 _ACCESS: Final = (401, 402, 403, 407, 429)
 """HTTP statuses that say who may ask, nothing about the era."""
@@ -69,22 +70,23 @@ class Negotiator:
         self._client_info = client_info
         self._log_level = log_level
         self._modern_level = modern_level
+        self._modern: Modern
 
     async def open(self, protocol: str) -> Peer:
         """Settle on `protocol`, which is a revision or "auto"."""
         if protocol in MODERN_VERSIONS:
-            return await self._discover(protocol, None)
+            return await self._discover(protocol)
         if protocol in HANDSHAKE_VERSIONS:
             return await self._shake_hands(protocol, exact=True)
         return await self._detect()
 
     # ---------------------------------------------------------------- the modern era
 
-    async def _discover(self, version: str, seconds: float | None) -> Peer:
+    async def _discover(self, version: str) -> Peer:
         connection = self._connection
         capabilities = self._questions.capabilities(version)
-        connection.era = Modern(version, capabilities, self._client_info, self._modern_level)
-        raw = await connection.request("server/discover", seconds=seconds)
+        connection.era = self._modern = Modern(version, capabilities, self._client_info, self._modern_level)
+        raw = await connection.request("server/discover")
         found: DiscoverResult = decoded("server/discover", _discovered, raw)
         if version not in found.supported_versions:
             raise NotSupported(f"the server does not speak {version}, but {_listed(found.supported_versions)}")
@@ -96,19 +98,34 @@ class Negotiator:
         return Peer(version, info, found.capabilities, found.instructions or None)
 
     async def _detect(self) -> Peer:
+        probe = asyncio.ensure_future(self._discover(MODERN_VERSIONS[-1]))
+        probe.add_done_callback(_seen)
         try:
-            return await self._probe()
+            return await self._first_answer(probe)
         except (ClientError, TimeoutError) as error:
             offer = await self._verdict(error)
-        if offer is None:
-            try:
-                return await self._shake_hands(HANDSHAKE_VERSIONS[-1])
-            except RequestError as error:
-                # A slow server that answered the probe too late for us may hold itself to its own answer.
-                offer = _mutual(error)
-                if offer is None:
-                    raise
-        return await self._discover(offer, None)
+        finally:
+            probe.cancel()
+        return await (self._shake_hands(HANDSHAKE_VERSIONS[-1]) if offer is None else self._discover(offer))
+
+    async def _first_answer(self, probe: asyncio.Future[Peer]) -> Peer:
+        """The answer to the probe, or to `initialize` where there is none for a while.
+
+        Silence on a pipe is an older server that ignores the question, or any server that is slow to start. Ask the
+        older way too: a server that knows both answers in the order of the questions.
+        """
+        if self._connection.transport.http or (await asyncio.wait([probe], timeout=PROBE))[0]:
+            return await probe
+        hello = asyncio.ensure_future(self.initialize(HANDSHAKE_VERSIONS[-1]))
+        hello.add_done_callback(_seen)
+        try:
+            await asyncio.wait([probe, hello], return_when=asyncio.FIRST_COMPLETED)
+            if probe.done() and probe.exception() is None:
+                self._connection.era = self._modern
+                return probe.result()
+            return await hello
+        finally:
+            hello.cancel()
 
     async def _verdict(self, error: ClientError | TimeoutError) -> str | None:
         """A modern revision to try, or `None` for the handshake; raises what is no sign of either."""
@@ -119,26 +136,17 @@ class Negotiator:
             return _mutual(error)
         if isinstance(error, HttpError) and error.status in _ACCESS:
             raise error
-        if isinstance(error, TimeoutError | ConnectionClosed) and not await self._revived():
+        if isinstance(error, TimeoutError) or (isinstance(error, ConnectionClosed) and not await self._restarted()):
             raise error
         return None
 
-    async def _probe(self) -> Peer:
-        seconds = self._connection.timeout
-        if not self._connection.transport.http:
-            seconds = PROBE if seconds is None else min(PROBE, seconds)
-        return await self._discover(MODERN_VERSIONS[-1], seconds)
-
-    async def _revived(self) -> bool:
-        """After silence or death: whether an older server may still be waiting for `initialize`."""
+    async def _restarted(self) -> bool:
+        """There are servers that end when the first request is not `initialize`: start them once more."""
         connection = self._connection
-        if connection.transport.http:
+        if connection.gone is None or not connection.transport.restartable:
             return False
-        if connection.gone is not None:
-            if not connection.transport.restartable:
-                return False
-            log.debug("the server ended over server/discover; it is started once more")
-            await connection.open(connection.transport)
+        log.debug("the server ended over server/discover; it is started once more")
+        await connection.open(connection.transport)
         return True
 
     # ---------------------------------------------------------------- the handshake era
@@ -177,6 +185,12 @@ class Negotiator:
         if self._log_level is not None and "logging" in result.capabilities:
             await connection.request("logging/setLevel", {"level": self._log_level})
         return Peer(answered, result.server_info, result.capabilities, result.instructions or None)
+
+
+def _seen(task: asyncio.Future[Peer]) -> None:
+    """The loser of a race has an exception that nobody waits for."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _mutual(error: RequestError) -> str | None:

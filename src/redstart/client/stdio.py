@@ -15,7 +15,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Final, cast
 
 from redstart.client.errors import ClientError, ConnectionClosed
 from redstart.client.transport import Inbox, Outgoing
@@ -28,6 +28,7 @@ GRACE = 3.0
 LAST_LINES = 20
 """How much of the server's stderr an error repeats."""
 
+_KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
 _SETTLE = 0.5
 """Seconds that a grandchild may hold a pipe of a process that has ended."""
 
@@ -105,17 +106,20 @@ class StdioTransport(asyncio.SubprocessProtocol):
         self._closing = True
         self._writable.set()
         self._stdin.close()
-        for end in (None, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-            if end is not None:
-                self._signal(end)
-            if await _within(GRACE, self._exited):
-                break
-        await _within(_SETTLE, self._pipe_ends[2])
-        self._process.close()
+        try:
+            for end in (None, signal.SIGTERM, _KILL):
+                if end is not None:
+                    self._signal(end)
+                if await _within(GRACE, self._exited):
+                    break
+            await _within(_SETTLE, self._pipe_ends[2])
+        finally:  # also where this task was cancelled: no server outlives its client
+            if not self._exited.is_set():
+                self._signal(_KILL)
+            if self._ending is not None:
+                self._ending.cancel()
+            self._process.close()
         await _within(_SETTLE, self._closed)
-        if self._ending is not None:
-            self._ending.cancel()
-            await asyncio.wait([self._ending])
 
     def _signal(self, number: int) -> None:
         """Send to the process group, since `uv run …` and its like have the server as a child."""

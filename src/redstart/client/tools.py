@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from redstart.client.errors import ClientError
+from redstart.client.errors import InvalidReply, RequestError
 from redstart.client.headers import Rules, header_rules
 from redstart.wire.types import ListedTool
 
@@ -29,27 +29,27 @@ class Known(Struct, frozen=True):
 
 
 class KnownTools:
-    """The tools by name. `fetch` lists them all and calls `learn`; `strict` leaves out what HTTP clients must."""
+    """The tools by name. `fetch` lists them all and calls `learn`; over `http` some must be left out."""
 
-    def __init__(self, fetch: Callable[[], Awaitable[object]], *, strict: bool) -> None:
+    def __init__(self, fetch: Callable[[], Awaitable[object]], *, http: bool) -> None:
         self._fetch = fetch
-        self._strict = strict
+        self._http = http
         self._tools: dict[str, Known] | None = None
         self._lock = asyncio.Lock()
 
-    def learn(self, tools: list[ListedTool]) -> list[ListedTool]:
+    def learn(self, tools: list[ListedTool], *, modern: bool) -> list[ListedTool]:
         """Remember `tools`, and return them without those whose `x-mcp-header` annotations are invalid."""
         known: dict[str, Known] = {}
         valid = []
         for tool in tools:
             rules: Rules = {}
-            if self._strict:
+            if self._http and modern:
                 try:
                     rules = header_rules(tool.input_schema)
                 except ValueError as error:
                     log.warning("the tool %r is left out: %s", tool.name, error)
                     continue
-            known[tool.name] = Known(rules, _is_wrapped(tool.output_schema))
+            known[tool.name] = Known(rules, is_wrapped(tool.output_schema, modern=modern))
             valid.append(tool)
         self._tools = known
         return valid
@@ -77,15 +77,16 @@ class KnownTools:
     async def _learn(self) -> None:
         try:
             await self._fetch()
-        except (ClientError, TimeoutError) as error:  # the call itself will tell what is wrong
+        except (RequestError, InvalidReply) as error:  # no list to be had: the call itself tells what is wrong
             log.debug("tools/list: %s", error)
+            self._tools = {}
 
 
-def _is_wrapped(schema: Any) -> bool:
+def is_wrapped(schema: Any, *, modern: bool) -> bool:
     """Whether an output schema only exists to make an object of another value.
 
-    No revision has a sign for that: fastmcp sets a keyword, `mcp` names the model "<function>Output", and redstart's
-    wrapper has no keyword beyond the necessary.
+    No revision has a sign for that: fastmcp sets a keyword, `mcp` names the model "<function>Output". Without either,
+    a bare object with `result` alone counts as a wrapper in the handshake era, which needs wrappers, and only there.
     """
     if not isinstance(schema, dict):
         return False
@@ -93,4 +94,4 @@ def _is_wrapped(schema: Any) -> bool:
         return True
     if list(schema.get("properties") or ()) != ["result"] or schema.get("required") != ["result"]:
         return False
-    return str(schema.get("title", "")).endswith("Output") or schema.keys() <= _PLAIN
+    return str(schema.get("title", "")).endswith("Output") or (not modern and schema.keys() <= _PLAIN)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import urlsplit
+from zlib import crc32
 
 from redstart.features.errors import ToolError, Unanswered
 from redstart.features.forms import compile_form
@@ -121,11 +121,13 @@ class Question:
         self.problem = ""
         self.threaded = False
 
-    def digest(self) -> str:
-        """A short fingerprint of the whole question: a replay must ask the same one."""
-        fixed = {name: value for name, value in self.params.items() if name != "elicitationId"}
-        raw = b"%b\0%b" % (self.method.encode(), encode(fixed))
-        return blake2b(raw, digest_size=9).hexdigest()
+    def digest(self) -> int:
+        """A fingerprint of the whole question: a replay must ask the same one. It guards against mistakes only."""
+        params = self.params
+        if "elicitationId" in params:
+            params = {name: value for name, value in params.items() if name != "elicitationId"}
+        raw = encode(params)
+        return crc32(raw, crc32(self.method.encode())) << 16 | len(raw) & 0xFFFF
 
     def wire(self) -> dict[str, Any]:
         """`{method, params}`; after a bad answer the message says what was wrong with it."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,6 +45,10 @@ class Unanswered(ProtocolError):
         if promised:
             result.is_error = True
         return result
+
+
+class Unwind(BaseException):
+    """Ends a `def` handler whose question has no answer yet. Private: a handler must let it pass."""
 
 
 class RegistrationError(TypeError):

@@ -113,18 +113,25 @@ def _takes_context(taken: Sequence[inspect.Parameter], properties: Mapping[str, 
 def _as_one_dict(read: Read, arguments: Sequence[inspect.Parameter], schema: Mapping[str, Any], where: str) -> Read:
     """How the handler of an explicit tool gets its arguments, told by its signature."""
     properties = schema.get("properties", {})
-    names = [p.name for p in arguments if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    if len(names) < len(arguments) or (names and all(name in properties for name in names)):
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in arguments)
+    known = [p.name for p in arguments if p.name in properties]
+    strangers = [
+        p.name for p in arguments if p.name not in known and p.default is p.empty and p.kind is not p.VAR_KEYWORD
+    ]
+    if open_ended and not strangers:
         return read
-    if not names:
+    if not strangers and not known:
         return _dropping(read)
-    if len(names) == 1:
-        only = names[0]
+    if not known and len(strangers) == 1:
+        only = strangers[0]
         return lambda raw: {only: read(raw)}
-    raise RegistrationError(
-        f"{where}: a handler with a given schema takes its arguments by name, or all of them as one dict "
-        f"(and a context), not as ({', '.join(names)})"
-    )
+    missing = [name for name in properties if name not in known]
+    if strangers or missing:
+        raise RegistrationError(
+            f"{where}: a handler with a given schema takes its arguments by name, or all of them as one dict "
+            f"(and a context); what the handler and the schema do not share: {', '.join(strangers + missing)}"
+        )
+    return read
 
 
 def _dropping(read: Read) -> Read:

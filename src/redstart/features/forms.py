@@ -117,6 +117,8 @@ def compile_form(schema: Any) -> Form:
     >>> compile_form(bool).schema(True)
     {'type': 'object', 'properties': {'answer': {'type': 'boolean'}}, 'required': ['answer']}
     """
+    if isinstance(schema, type):
+        return _from_type(schema)
     if isinstance(schema, Form):
         return schema
     if isinstance(schema, Mapping):

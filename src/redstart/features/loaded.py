@@ -57,7 +57,7 @@ def _cell(value: Any) -> str:
 
 def _pandas_frame(frame: Any) -> Text:
     shown = frame.head(ROWS)
-    plain = type(frame.index).__name__ == "RangeIndex"
+    plain = type(frame.index).__name__ == "RangeIndex" and frame.index.name is None  # says no more than the order
     names = list(frame.columns) if plain else [frame.index.name or "", *frame.columns]
     return table(names, shown.itertuples(index=not plain, name=None), len(frame))
 

@@ -123,6 +123,8 @@ class Output:
             return made
         if isinstance(value, list | tuple) and any(isinstance(item, ToolError) for item in value):
             return free_result(value)
+        if isinstance(value, t.Content):
+            self._refuse_lack(t.ToolResult())
         raw = to_json(value)
         return t.ToolResult(content=[t.Text(_text(value, raw))], structured=Raw(raw))
 
@@ -175,7 +177,9 @@ class Output:
 
     def _refuse_lack(self, result: t.ToolResult) -> None:
         if self.schema is not None and result.structured is UNSET and result.is_error is not True:
-            raise ShapeError([Problem("", "must have structured content, because the tool has an output schema")])
+            raise ShapeError(
+                [Problem("", "must have structured content, because the tool has an output schema")], noun="value"
+            )
 
     def _refuse_strangers(self, made: t.ToolResult) -> None:
         """`-> list[Image]` promises images."""
@@ -184,7 +188,9 @@ class Output:
             for block in made.content:
                 if not isinstance(block, allowed):
                     names = ", ".join(kind.__name__ for kind in allowed)
-                    raise ShapeError([Problem("", f"must be made of {names}, not of {type(block).__name__}")])
+                    raise ShapeError(
+                        [Problem("", f"must be made of {names}, not of {type(block).__name__}")], noun="value"
+                    )
 
 
 def _entry(result: t.ToolResult, value: Any) -> bytes:
@@ -222,7 +228,7 @@ def _checking(schema: Mapping[str, Any], where: str) -> Callable[[bytes], None]:
     def check(raw: bytes) -> None:
         problems = validator.check(decode(raw))
         if problems:
-            raise ShapeError(problems)
+            raise ShapeError(problems, noun="value")
 
     return check
 
@@ -254,7 +260,10 @@ def is_data(annotation: Any) -> bool:
         return False
     if is_loaded_type(annotation) or _streams(annotation) or _speaks_blocks(annotation):
         return False
-    return not (get_origin(annotation) is tuple and get_args(annotation)[:1] == (bytes,))
+    inner = get_args(annotation)
+    if get_origin(annotation) in (tuple, *_ORIGINS_OF_LISTS) and all(a in (Any, object, ...) for a in inner):
+        return False  # a list of anything may well be a list of content
+    return not (get_origin(annotation) is tuple and inner[:1] == (bytes,))
 
 
 def _bare(annotation: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeVar
 from msgspec import UNSET, Struct
 
 from redstart.features.errors import RegistrationError, place
+from redstart.features.scopes import local_names
 from redstart.schema.callables import find_target
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -212,7 +213,7 @@ def predicate_options(
     if proofs is not None and proofs not in PROOFS:
         raise RegistrationError(f"{where}: proofs= is one of {', '.join(PROOFS)}, not {proofs!r}")
     many, empty, surely = PROOFS[proofs or "zero_or_one"]
-    cut = cut_for(solutions or ("all" if many else "first"), where)
+    cut = cut_for(("all" if many else "first") if solutions is None else solutions, where)
     assert cut is not None
     cut = Cut(cut.limit, cut.many, logical=True, empty=empty, surely=surely)
     made = {**options, "outputs": outputs, "cut": cut}
@@ -246,7 +247,7 @@ def _default(parameter: inspect.Parameter) -> Any:
 
 
 def _arguments(fn: Callable[..., Any], injected: Callable[[Any, Any], bool]) -> list[inspect.Parameter]:
-    target = find_target(fn, None, None)
+    target = find_target(fn, None, local_names(fn))
     return [p for p in target.parameters if not injected(target.resolve(p.annotation, p.name), p.default)]
 
 

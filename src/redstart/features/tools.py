@@ -23,6 +23,7 @@ from redstart.features.output import Output
 from redstart.features.param_headers import check_headers, header_rules
 from redstart.features.registry import Registry, Visible
 from redstart.features.results import Unencodable, finished, size
+from redstart.features.scopes import with_local_names
 from redstart.features.solutions import Cut, Solutions, cut_for, predicate_options
 from redstart.protocol.call import Call
 from redstart.protocol.headers import ParamRule
@@ -122,7 +123,9 @@ class Tool:
             hint = "give it one with name=" if self.name in ("", "<lambda>") else "use letters, digits, _ . -"
             raise RegistrationError(f"{self.place}: {self.name!r} is no name for a tool; {hint}")
         if self.typed:
-            signature = compile_signature(self.handler, injected=injected)
+            signature = with_local_names(
+                self.handler, lambda names: compile_signature(self.handler, injected=injected, names=names)
+            )
             self.injected, self.bind, self.input_schema = signature.injected, signature.bind, signature.input_schema
             described, returns = signature.description, signature.returns
         else:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from redstart.features.ask import CANCELLED, Ask, BadAnswer, Question
-from redstart.features.errors import Unanswered, log
+from redstart.features.errors import Unanswered, Unwind, log
 from redstart.protocol.call import Call
 from redstart.server.deadline import off_the_clock
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 
 TRIES: Final = 2
 """How often a handshake client is asked one question before a bad answer counts as none."""
-
-
-class Unwind(BaseException):
-    """Ends a `def` handler whose question has no answer yet. Private: a handler must let it pass."""
 
 
 def dialogue_of(call: Call, host: Host) -> Dialogue:
@@ -268,7 +265,9 @@ class Dialogue:
     def step_name(self, key: str) -> str:
         """Where the result of a step is kept in the store."""
         if not self.id:
-            self.id = secrets.token_urlsafe(16)
+            # The state names a dialogue that has no name yet: all that bring the same one are in the same dialogue.
+            state = None if self.fresh else self.call.params.request_state
+            self.id = secrets.token_urlsafe(16) if state is None else sha256(state.encode()).hexdigest()[:32]
         return f"step/{self.id}/{key}"
 
 

@@ -12,18 +12,17 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
-from redstart.features.ask import Accepted, Answer, form_question, url_question, value_of
+from redstart.features.ask import Accepted, Answer, Question, form_question, url_question, value_of
 from redstart.features.results import to_json
 from redstart.features.sampling import Root, Sampled, roots_question, sampling_question
 from redstart.protocol.call import Call
 from redstart.server.asking import Unwind, dialogue_of
-from redstart.server.facts import Facts
+from redstart.server.facts import App, Facts
 from redstart.wire.jsonrpc import decode
 
 if TYPE_CHECKING:
     from redstart.server.host import Host
 
-App = TypeVar("App")
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -81,14 +80,16 @@ class Context(Facts[App]):
 
     # ------------------------------------------------------------ questions
 
-    async def _put(self, question: Any) -> Any:
+    def _put(self, question: Question) -> Awaitable[Any]:
         question.threaded = self._threaded
-        return await dialogue_of(self._call, self._host).ask(question)
+        return dialogue_of(self._call, self._host).ask(question)
 
+    @overload
+    async def elicit(self, message: str, *, key: str | None = None) -> Answer[str]: ...
     @overload
     async def elicit(self, message: str, schema: type[T], key: str | None = None) -> Answer[T]: ...
     @overload
-    async def elicit(self, message: str, schema: Any = str, key: str | None = None) -> Answer[Any]: ...
+    async def elicit(self, message: str, schema: Any, key: str | None = None) -> Answer[Any]: ...
     async def elicit(self, message: str, schema: Any = str, key: str | None = None) -> Answer[Any]:
         """Ask the user: `Accepted(data)`, `Declined()` or `Cancelled()`.
 
@@ -109,21 +110,23 @@ class Context(Facts[App]):
         return await self._put(url_question(self._call, url, message, key))  # type: ignore[no-any-return]
 
     @overload
+    async def ask(self, message: str, *, key: str | None = None) -> str: ...
+    @overload
     async def ask(self, message: str, schema: type[T], key: str | None = None) -> T: ...
     @overload
-    async def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any: ...
+    async def ask(self, message: str, schema: Any, key: str | None = None) -> Any: ...
     async def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
-        return value_of(await self.elicit(message, schema, key), message)
+        return value_of(await self._put(form_question(self._call, message, schema, key)), message)
 
     async def confirm(self, message: str, key: str | None = None) -> bool:
         """Whether the user says yes; every other reaction is a no."""
-        answer = await self.elicit(message, bool, key)
+        answer = await self._put(form_question(self._call, message, bool, key))
         return isinstance(answer, Accepted) and answer.data
 
     async def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
         """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
-        return value_of(await self.elicit(message, choices, key), message)
+        return value_of(await self._put(form_question(self._call, message, choices, key)), message)
 
     async def ask_all(self, **questions: tuple[str, Any]) -> dict[str, Any]:
         """Several answers by name, in one round where the protocol can: `ask_all(name=("Your name?", str), …)`."""
@@ -273,9 +276,11 @@ class SyncContext(Facts[App]):
     # ------------------------------------------------------------ questions
 
     @overload
+    def elicit(self, message: str, *, key: str | None = None) -> Answer[str]: ...
+    @overload
     def elicit(self, message: str, schema: type[T], key: str | None = None) -> Answer[T]: ...
     @overload
-    def elicit(self, message: str, schema: Any = str, key: str | None = None) -> Answer[Any]: ...
+    def elicit(self, message: str, schema: Any, key: str | None = None) -> Answer[Any]: ...
     def elicit(self, message: str, schema: Any = str, key: str | None = None) -> Answer[Any]:
         """Ask the user: `Accepted(data)`, `Declined()` or `Cancelled()`. See `Context.elicit`."""
         return self._wait_for_people(self._async.elicit(message, schema, key))
@@ -285,9 +290,11 @@ class SyncContext(Facts[App]):
         return self._wait_for_people(self._async.elicit_url(url, message, key))
 
     @overload
+    def ask(self, message: str, *, key: str | None = None) -> str: ...
+    @overload
     def ask(self, message: str, schema: type[T], key: str | None = None) -> T: ...
     @overload
-    def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any: ...
+    def ask(self, message: str, schema: Any, key: str | None = None) -> Any: ...
     def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
         return self._wait_for_people(self._async.ask(message, schema, key))

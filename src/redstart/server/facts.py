@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import UNSET
 
@@ -13,9 +13,15 @@ from redstart.wire.meta import LOG_LEVELS, Implementation
 from redstart.wire.types import LogParams, ProgressParams
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from redstart.server.host import Host
 
-App = TypeVar("App")
+    App = TypeVar("App", default=Any)
+else:  # a default is known to type checkers, and to Python only since 3.13
+    from typing import TypeVar
+
+    App = TypeVar("App")
 
 _LEVEL = {name: rank for rank, name in enumerate(LOG_LEVELS)}
 
@@ -59,7 +65,7 @@ class Facts(Generic[App]):
     def client(self) -> Implementation | None:
         """What the client says it is; never a reason to trust it."""
         info = self._call.client_info
-        return None if info is UNSET else info  # type: ignore[return-value]
+        return None if info is UNSET else info
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -94,7 +100,7 @@ class Facts(Generic[App]):
             return False
         if call.state is not None and call.state.replaying:
             return False
-        params = ProgressParams(token, progress)  # type: ignore[arg-type]
+        params = ProgressParams(token, progress)
         if total is not None:
             params.total = total
         if message is not None and call.dialect.progress_messages:
@@ -115,7 +121,7 @@ class Facts(Generic[App]):
             if call.dialect.modern:
                 return False
             wanted = "info"
-        if _LEVEL[level] < _LEVEL[wanted]:  # type: ignore[index]
+        if _LEVEL[level] < _LEVEL[wanted]:
             return False
         if call.state is not None and call.state.replaying:
             return False

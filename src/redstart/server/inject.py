@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 from msgspec import Struct
 
 from redstart.features.errors import RegistrationError, place
+from redstart.features.scopes import local_names
 from redstart.protocol.call import Call
 from redstart.schema.callables import Target, find_target
 from redstart.server.context import Context, SyncContext, is_async
@@ -121,7 +122,7 @@ def _source(fn: Any, name: str, annotation: Any, steps: dict[Any, Step], path: S
 
 
 def _wants(provide: Any, steps: dict[Any, Step], path: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    target: Target = find_target(provide, None, None)
+    target: Target = find_target(provide, None, local_names(provide))
     for parameter in target.parameters:
         annotation = parameter.annotation
         if annotation is not parameter.empty:

@@ -108,6 +108,7 @@ class Pool:
     @property
     def children(self) -> Children:
         """The processes of `executor="process"` tools, made on first use."""
+        self._open(asyncio.get_running_loop())
         if self._children is None:
             from redstart.server.process import Children
 
@@ -123,8 +124,9 @@ class Pool:
     def submit(self, fn: Callable[..., Any], kwargs: dict[str, Any]) -> Job:
         """As `run`, for callers that need the job itself."""
         crew = self._crew
-        if crew is None:
-            crew = self._crew = _Crew(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        if crew is None or crew.loop is not loop:
+            crew = self._open(loop)
         job = Job(fn, kwargs, crew.loop.create_future())
         crew.queue.put(job)
         if not self._growing:
@@ -133,6 +135,14 @@ class Pool:
                 self._start(crew, 1)
             crew.loop.call_later(GROW_AFTER, self._grow, crew)
         return job
+
+    def _open(self, loop: asyncio.AbstractEventLoop) -> _Crew:
+        """A crew for `loop`; one of another loop, which nobody stopped, is let go."""
+        if self._crew is not None and self._crew.loop is not loop:
+            self.close()
+        if self._crew is None:
+            self._crew = _Crew(loop)
+        return self._crew
 
     def _grow(self, crew: _Crew) -> None:
         if crew is not self._crew:

@@ -32,7 +32,7 @@ class Asked(Struct, array_like=True):
     name: str
     kind: str
     message: str
-    digest: str
+    digest: int
 
 
 class Answered(Struct, array_like=True):
@@ -47,8 +47,8 @@ class Memory(Struct, array_like=True):
 
     id: str
     expires: float
-    nonce: str
-    once: bool
+    once: str
+    """A name for this state, if it is for one use."""
     rounds: int
     open: list[Asked]
     answers: list[Answered]
@@ -56,6 +56,7 @@ class Memory(Struct, array_like=True):
 
 
 _decode = msgspec.json.Decoder(Memory).decode
+_split = msgspec.json.Decoder(dict[str, Raw]).decode
 _OURS = ("_meta", "inputResponses", "requestState")
 
 
@@ -66,9 +67,8 @@ def asked(question: Question) -> Asked:
 
 def binding(call: Call, server: str) -> bytes:
     """What a state is good for: this user, this server, this method, these parameters however they are ordered."""
-    params = decode(call.raw_params)
-    for name in _OURS:
-        params.pop(name, None)
+    fields = _split(call.raw_params)
+    params = {name: decode(fields[name]) for name in fields if name not in _OURS}
     digest = sha256(msgspec.json.encode(params, order="sorted")).hexdigest()
     return encode([server, call.method.name, principal_key(call.principal), digest])
 
@@ -92,7 +92,7 @@ async def recall(dialogue: Dialogue) -> None:
     left = memory.expires - time.time()
     if left <= 0:
         raise refused(EXPIRED)
-    if memory.once and not await host.store.kv_set(f"used/{memory.nonce}", b"1", left + 60, nx=True, durable=True):
+    if memory.once and not await host.store.kv_set(f"used/{memory.once}", b"1", left + 60, nx=True, durable=True):
         raise refused(USED)
     dialogue.id = memory.id
     dialogue.rounds = memory.rounds
@@ -123,10 +123,9 @@ async def input_required(dialogue: Dialogue) -> InputRequired:
         for key, raw in dialogue.steps.items():
             await host.store.kv_set(dialogue.step_name(key), raw, ttl + 60, durable=True)
     memory = Memory(
-        id=dialogue.id or secrets.token_urlsafe(16),
+        id=dialogue.id,
         expires=time.time() + ttl,
-        nonce=secrets.token_urlsafe(12),
-        once=used_once(call, host),
+        once=secrets.token_urlsafe(12) if used_once(call, host) else "",
         rounds=dialogue.rounds + 1,
         open=[asked(question) for question in dialogue.open],
         answers=list(dialogue.answers.values()),

@@ -243,22 +243,17 @@ class Endpoint:
         size = headers.get(b"content-length", b"0")
         if not size.isdigit() or len(size) > 20 or int(size) > limit:
             return None
-        message = await receive()
-        body: bytes = message.get("body", b"")
-        if not message.get("more_body"):
-            if message["type"] == "http.disconnect":
-                raise Gone
-            return body if len(body) <= limit else None
-        parts, total = [body], len(body)
-        while message.get("more_body"):
+        parts, total = [], 0
+        while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise Gone
             parts.append(message.get("body", b""))
             total += len(parts[-1])
-            if total > limit:
+            if total > limit:  # before the next piece is waited for: it may never come
                 return None
-        return b"".join(parts)
+            if not message.get("more_body"):
+                return b"".join(parts) if len(parts) > 1 else parts[0]
 
     # ------------------------------------------------------------ life
 

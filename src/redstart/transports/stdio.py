@@ -41,6 +41,7 @@ def run_stdio(
     max_message_bytes: int = MAX_MESSAGE,
 ) -> None:
     """Serve on this process's stdin and stdout, or on the given binary files, until the input ends."""
+    _fill_standard_descriptors()
     loop = new_loop()
     try:
         asyncio.set_event_loop(loop)
@@ -71,6 +72,15 @@ async def serve_stdio(server: Server, framer: Framer, *, stdin: Any = None, stdo
     finally:
         server.host.hub.peers.discard(peer)
         await server.host.stop()
+
+
+def _fill_standard_descriptors() -> None:
+    """Let 0, 1 and 2 be open: else the loop's own descriptors would land there, and libuv aborts on those."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free
 
 
 _guarded: list[int] = []
@@ -156,7 +166,6 @@ class StdioPeer:
                 self._loop.add_signal_handler(number, self._stop)
 
     def _stop(self) -> None:
-        self._host.drop(self.link)
         if not self._ended.done():
             self._ended.set_result(None)
 
@@ -164,6 +173,7 @@ class StdioPeer:
 
     async def finish(self) -> None:
         """Let open calls answer for a moment, then stop them and send what is left."""
+        self._host.hub.close()  # listeners would wait for ever: they get their last message now
         deadline = self._loop.time() + GRACE
         runs = [call.run for call in self.link.calls.values() if call.run is not None]
         if runs:

@@ -1,0 +1,305 @@
+"""Tools: what is declared, what is listed, how a call finds its handler."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any
+
+import pytest
+
+from features.support import ERAS, ask, refused, talk
+from redstart import Context, Header, Parameter, RegistrationError, Server, SyncContext, Tool, ToolError
+
+ERA = "2026-07-28"
+
+
+def entry(server: Server, era: str = ERA) -> dict[str, Any]:
+    [listed] = ask(server, era, "tools/list")["tools"]
+    found: dict[str, Any] = listed
+    return found
+
+
+def text(server: Server, tool: str, era: str = ERA, **arguments: Any) -> str:
+    result = ask(server, era, "tools/call", name=tool, arguments=arguments)
+    assert "isError" not in result, result
+    found: str = result["content"][0]["text"]
+    return found
+
+
+# ---------------------------------------------------------------- declaring
+
+
+@pytest.mark.requirement("35", "37", "38", "39", "49", "T26", "T36")
+def test_name_description_and_arguments_come_from_the_function() -> None:
+    server = Server("tools")
+
+    @server.tool
+    def add(a: int, b: int = 2) -> int:
+        """Add two numbers.
+
+        Args:
+            a: The first number.
+        """
+        return a + b
+
+    assert entry(server) == {
+        "name": "add",
+        "description": "Add two numbers.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "a": {"type": "integer", "description": "The first number."},
+                "b": {"type": "integer", "default": 2},
+            },
+            "required": ["a"],
+        },
+        "outputSchema": {"type": "integer"},
+    }
+
+
+@pytest.mark.requirement("36", "37", "42", "115", "T36")
+def test_options_override_and_one_function_may_be_several_tools() -> None:
+    server = Server("tools")
+
+    def run() -> str:
+        return "ran"
+
+    hints = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True, "openWorldHint": False}
+    server.tool(name="one", title="One", description="Mine", annotations=hints)(run)
+    server.tool(name="two")(run)
+    one, two = ask(server, ERA, "tools/list")["tools"]
+    assert (one["title"], one["description"], one["annotations"]) == ("One", "Mine", hints)
+    assert set(two) == {"name", "inputSchema"}
+    assert [text(server, name) for name in ("one", "two")] == ["ran", "ran"]
+
+
+@pytest.mark.requirement("34")
+def test_decorators_return_the_function_itself() -> None:
+    def fn() -> None: ...
+
+    server = Server("tools")
+    assert server.tool(fn) is fn
+    assert server.tool(name="other")(fn) is fn
+
+
+@pytest.mark.parametrize("name", ["", "with space", "x" * 129, "ümlaut"])
+def test_a_bad_name_is_refused_with_its_place(name: str) -> None:
+    with pytest.raises(RegistrationError, match=r"test_tools\.py:\d+"):
+        Server("tools").register(Tool(name, handler=lambda: None))
+
+
+@pytest.mark.requirement("39", "108", "T39")
+def test_the_same_name_replaces_with_a_warning_or_as_told(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("tools")
+    for word in ("first", "second"):
+        server.register(Tool("same", handler=lambda word=word: word, parameters=[]))
+    assert "registered twice" in caplog.text
+    assert len(list(server.tools)) == 1
+    assert text(server, "same") == "second"
+    strict = Server("strict", on_duplicate="error", tools=[Tool("same", handler=lambda: "", parameters=[])])
+    with pytest.raises(RegistrationError, match="registered twice"):
+        strict.register(Tool("same", handler=lambda: "", parameters=[]))
+
+
+@pytest.mark.requirement("107")
+def test_a_tool_may_be_registered_with_two_servers() -> None:
+    tool = Tool("t", handler=lambda n: n, parameters=[Parameter("n", int, required=True)], return_type=int)
+    servers = Server("one", tools=tool), Server("two", tools=[tool])
+    assert entry(servers[0]) == entry(servers[1])
+    assert [text(server, "t", n=1) for server in servers] == ["1", "1"]
+
+
+# ---------------------------------------------------------------- explicit schemas
+
+
+@pytest.mark.requirement("93", "94", "95", "96", "T33", "T34")
+def test_parameters_make_the_schema_and_defaults_are_filled_in() -> None:
+    seen: list[Any] = []
+    tool = Tool(
+        "calculate",
+        description="Perform basic arithmetic",
+        parameters=[
+            Parameter("expression", "string", "Math expression", required=True),
+            Parameter("digits", "integer", default=2),
+            Parameter("note"),
+        ],
+        handler=lambda args: seen.append(args),
+    )
+    server = Server("tools", tools=tool)
+    schema = entry(server)["inputSchema"]
+    assert schema["required"] == ["expression"]
+    assert schema["properties"]["digits"] == {"type": "integer", "default": 2}
+    text(server, "calculate", expression="1+1")
+    assert seen == [{"expression": "1+1", "digits": 2}]
+
+
+@pytest.mark.requirement("97", "98", "99", "T34")
+def test_a_raw_schema_is_verbatim_hides_parameters_and_applies_no_defaults() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "field": {"type": "string", "enum": ["name", "date"], "description": "Field to sort by"},
+            "order": {"type": "string", "enum": ["asc", "desc"], "default": "asc"},
+        },
+        "required": ["field"],
+    }
+    seen: list[Any] = []
+    tool = Tool("sort", input_schema=schema, parameters=[Parameter("hidden")], handler=lambda p: seen.append(p))
+    server = Server("tools", tools=tool)
+    assert entry(server)["inputSchema"] == schema
+    text(server, "sort", field="name")
+    assert seen == [{"field": "name"}]
+    wrong = ask(server, ERA, "tools/call", name="sort", arguments={"field": "size"})
+    assert wrong["isError"] is True
+    assert len(seen) == 1
+
+
+@pytest.mark.requirement("50", "93", "116", "T38")
+def test_a_handler_takes_its_arguments_by_name_as_a_dict_or_with_a_context() -> None:
+    def by_name(a: int, b: int = 5) -> str:
+        return f"{a} {b}"
+
+    def rest(**arguments: Any) -> str:
+        return str(arguments["a"])
+
+    def with_context(args, ctx):  # type: ignore[no-untyped-def]
+        return f"{args['a']} {type(ctx).__name__} {ctx.request_id}"
+
+    async def with_async_context(args, ctx):  # type: ignore[no-untyped-def]
+        return type(ctx).__name__
+
+    def annotated(args: dict[str, Any], context: SyncContext) -> str:
+        return type(context).__name__
+
+    server = Server("tools")
+    for handler in (by_name, rest, with_context, with_async_context, annotated, lambda: "none"):
+        name = getattr(handler, "__name__", "").strip("<>") or "x"
+        server.register(Tool(name, handler=handler, parameters=[Parameter("a", "integer", required=True)]))
+    assert text(server, "by_name", a=1) == "1 5"
+    assert text(server, "rest", a=1) == "1"
+    assert text(server, "with_context", a=1) == "1 SyncContext 1"
+    assert text(server, "with_async_context", a=1) == "Context"
+    assert text(server, "annotated", a=1) == "SyncContext"
+    assert text(server, "lambda", a=1) == "none"
+
+
+@pytest.mark.requirement("43")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Tool("t", handler=lambda x, y, z: 0, parameters=[]),
+        lambda: Tool("t", handler=lambda x: 0, input_schema={"type": "array"}),
+        lambda: Tool("t", handler=lambda a: 0, parameters=[Parameter("a"), Parameter("b")]),
+    ],
+)
+def test_an_explicit_tool_that_cannot_work_is_refused_with_its_place(make: Any) -> None:
+    with pytest.raises(RegistrationError, match=r"test_tools\.py:\d+"):
+        Server("tools").register(make())
+
+
+@pytest.mark.requirement("43")
+def test_signatures_that_json_cannot_fill_are_refused() -> None:
+    def stars(*args: int) -> None: ...
+    def keywords(**kwargs: int) -> None: ...
+    def positional(a: int, /) -> None: ...
+
+    for fn in (stars, keywords, positional):
+        with pytest.raises(TypeError, match=next(iter(inspect.signature(fn).parameters))):
+            Server("tools").tool(fn)
+
+
+# ---------------------------------------------------------------- calling
+
+
+@pytest.mark.requirement("64", "T22")
+@pytest.mark.parametrize("era", ERAS)
+def test_an_unknown_tool_is_a_protocol_error_with_a_hint(era: str) -> None:
+    server = Server("tools")
+    server.tool(name="forecast")(lambda: "rain")
+    error = refused(server, era, "tools/call", name="forcast", arguments={})
+    assert error["code"] == -32602
+    assert 'Did you mean "forecast"?' in error["message"]
+
+
+@pytest.mark.requirement("65")
+@pytest.mark.parametrize("era", ERAS)
+def test_bad_arguments_are_for_the_model_to_read(era: str) -> None:
+    server = Server("tools")
+    ran: list[int] = []
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        ran.append(1)
+        return a + b
+
+    for arguments in ({"a": "x", "b": 1}, {"a": 1}, {"a": 1, "b": 2, "c": 3}, {"a": True, "b": 1}):
+        result = ask(server, era, "tools/call", name="add", arguments=arguments)
+        assert result["isError"] is True
+        assert '"' in result["content"][0]["text"]
+    assert not ran
+
+
+@pytest.mark.requirement("T25")
+def test_two_calls_on_one_connection() -> None:
+    server = Server("tools")
+
+    @server.tool
+    async def double(n: int) -> int:
+        return 2 * n
+
+    calls = [("tools/call", {"name": "double", "arguments": {"n": n}}) for n in (1, 2)]
+    assert [answer["result"]["structuredContent"] for answer in talk(server, ERA, calls)] == [2, 4]
+
+
+def test_needs_in_a_handshake_are_told_to_the_model() -> None:
+    server = Server("tools")
+
+    @server.tool(needs=["elicitation"])
+    async def asks(ctx: Context) -> str:
+        return "asked"
+
+    result = ask(server, "2025-11-25", "tools/call", name="asks", arguments={})
+    assert result["isError"] is True
+    assert "elicitation" in result["content"][0]["text"]
+
+
+def test_a_tool_error_from_anywhere_reaches_the_model() -> None:
+    server = Server("tools")
+
+    @server.tool
+    def fails() -> int:
+        raise ToolError("No such city")
+
+    assert ask(server, ERA, "tools/call", name="fails")["content"] == [{"type": "text", "text": "No such city"}]
+
+
+# ---------------------------------------------------------------- x-mcp-header
+
+
+@pytest.mark.requirement("T98")
+def test_header_annotations_are_listed_and_compiled() -> None:
+    server = Server("tools")
+
+    @server.tool
+    def query(region: Annotated[str, Header("Region")], sql: str) -> str:
+        return region
+
+    assert entry(server)["inputSchema"]["properties"]["region"] == {"type": "string", "x-mcp-header": "Region"}
+    [tool] = server.tools
+    assert [rule.path for rule in tool.header_rules] == [("region",)]
+
+
+@pytest.mark.requirement("T98")
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"a": {"type": "string", "x-mcp-header": "not a token"}},
+        {"a": {"type": "string", "x-mcp-header": 7}},
+        {"a": {"type": "array", "x-mcp-header": "A"}},
+        {"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}},
+    ],
+)
+def test_invalid_header_annotations_are_refused_at_registration(properties: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": properties}
+    with pytest.raises((RegistrationError, ValueError)):
+        Server("tools").register(Tool("t", handler=lambda args: "", input_schema=schema))

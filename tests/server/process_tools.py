@@ -1,0 +1,97 @@
+"""Functions for the children of test_process.py: a child can only run what it can import."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Annotated, Any, NamedTuple
+
+from redstart import Depends, Image, Progress, ProtocolError, Text, ToolError
+
+opened: list[str] = []
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+class Pair(NamedTuple):
+    left: int
+    right: date
+
+
+class OwnError(Exception):
+    pass
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+def echo(point: Point, day: date) -> dict[str, Any]:
+    print("not for the protocol")
+    return {"kind": type(point).__name__, "x": point.x + point.y, "pair": Pair(1, day), "pid": os.getpid()}
+
+
+async def waits() -> str:
+    return "awaited"
+
+
+def nothing() -> None:
+    return None
+
+
+def content() -> list[Any]:
+    return [Text("see"), Image(b"\x89PNG")]
+
+
+def fails(how: str) -> str:
+    if how == "tool":
+        raise ToolError("no such city")
+    if how == "protocol":
+        raise ProtocolError(-32000, "refused", {"why": "so"})
+    if how == "own":
+        raise OwnError("own secret")
+    if how == "die":
+        os._exit(7)
+    raise ValueError("secret")
+
+
+def nan() -> float:
+    return float("nan")
+
+
+def counts(n: int) -> Iterator[Any]:
+    for i in range(n):
+        yield Progress(i + 1, n)
+        yield f"part {i}"
+    return
+
+
+def hangs(marker: str) -> None:
+    """Start a child of our own, write down both process ids, then never end."""
+    inner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with open(f"{marker}.part", "w") as file:
+        file.write(f"{os.getpid()} {inner.pid}")
+    os.rename(f"{marker}.part", marker)
+    inner.wait()
+
+
+def resource() -> Iterator[str]:
+    opened.append("open")
+    yield "value"
+    opened.append("closed")
+
+
+def depends(value: Annotated[str, Depends(resource)]) -> list[str]:
+    return [value, *opened]
+
+
+def by_hand(args: dict[str, Any]) -> str:
+    return f"{args['n']} by hand"

@@ -1,0 +1,308 @@
+"""`executor="process"`: real children, their ends, and what cannot be one."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redstart import Context, RegistrationError, Server, SyncContext, Tool
+from server import process_tools as tools
+from server.peer import Peer, play, until
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
+
+
+def serve(*functions: Any, **options: Any) -> Server:
+    server = Server("processes", processes=options.pop("processes", 2), **options)
+    for fn in functions:
+        server.tool(executor="process")(fn)
+    return server
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_arguments_and_results_cross_with_their_types_and_print_harms_nothing() -> None:
+    async def script(peer: Peer) -> dict[str, Any]:
+        result = await peer.call("echo", point={"x": 1, "y": 2}, day="2026-02-03")
+        found: dict[str, Any] = result["structuredContent"]
+        return found
+
+    found = play(serve(tools.echo), script)
+    assert found.pop("pid") != os.getpid()
+    assert found == {"kind": "Point", "x": 3, "pair": {"left": 1, "right": "2026-02-03"}}
+
+
+def test_a_child_is_started_lazily_and_reused() -> None:
+    server = serve(tools.pid)
+
+    async def script(peer: Peer) -> list[str]:
+        assert server.host.pool._children is None
+        return [await peer.text("pid") for _ in range(3)]
+
+    first, *rest = play(server, script)
+    assert rest == [first, first]
+    assert int(first) != os.getpid()
+
+
+def test_one_call_at_a_time_per_child_and_no_more_children_than_allowed() -> None:
+    server = serve(tools.pid, tools.waits, processes=2)
+
+    async def script(peer: Peer) -> set[str]:
+        answers = await asyncio.gather(*(peer.start(("pid", "waits")[i % 2])[1] for i in range(12)))
+        assert len(server.host.pool.children.all) <= 2
+        return {answer["result"]["content"][0]["text"] for answer in answers}
+
+    assert "awaited" in play(server, script)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "content"),
+    [
+        ("waits", {}, [{"type": "text", "text": "awaited"}]),
+        ("nothing", {}, [{"type": "text", "text": "Success"}]),
+        (
+            "content",
+            {},
+            [{"type": "text", "text": "see"}, {"type": "image", "data": "iVBORw==", "mimeType": "image/png"}],
+        ),
+        ("depends", {}, [{"type": "text", "text": '["value","open"]'}]),
+    ],
+)
+def test_results_of_all_kinds(name: str, arguments: dict[str, Any], content: list[Any]) -> None:
+    result = play(serve(getattr(tools, name)), lambda peer: peer.call(name, **arguments))
+    assert result["content"] == content
+
+
+def test_dependencies_are_cleaned_up_in_the_child() -> None:
+    async def script(peer: Peer) -> str:
+        await peer.call("depends")
+        return await peer.text("depends")
+
+    assert play(serve(tools.depends, processes=1), script) == '["value","open","closed","open"]'
+
+
+def test_a_generator_sends_its_progress() -> None:
+    async def script(peer: Peer) -> tuple[str, list[float]]:
+        return await peer.text("counts", n=2), [notice["params"]["progress"] for notice in peer.notices]
+
+    assert play(serve(tools.counts), script, token="t") == ("part 0\npart 1", [1, 2])
+
+
+def test_a_handler_with_a_schema_of_its_own() -> None:
+    server = Server("by hand")
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    server.register(Tool("by_hand", handler=tools.by_hand, input_schema=schema, executor="process"))
+    assert play(server, lambda peer: peer.text("by_hand", n=3)) == "3 by hand"
+
+
+def test_errors_keep_their_class_and_their_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    server = serve(tools.fails, tools.nan, expose_errors=[tools.OwnError])
+
+    async def script(peer: Peer) -> list[Any]:
+        texts = [await peer.failure("fails", how=how) for how in ("tool", "value", "own")]
+        return [*texts, await peer.failure("nan"), (await peer.start("fails", how="protocol")[1])["error"]]
+
+    with caplog.at_level(logging.ERROR, "redstart"):
+        tool, value, own, nan, protocol = play(server, script)
+    assert tool == "no such city"
+    assert "ValueError" in value
+    assert "secret" not in value
+    assert own == "OwnError: own secret"
+    assert "failed" in nan
+    assert protocol == {"code": -32000, "message": "refused", "data": {"why": "so"}}
+    assert "process_tools.py" in caplog.text  # the child's own traceback
+
+
+def test_a_child_that_dies_is_an_error_and_the_next_call_gets_another() -> None:
+    server = serve(tools.fails, processes=1)
+
+    async def script(peer: Peer) -> tuple[str, str]:
+        died = await peer.failure("fails", how="die")
+        assert server.host.pool.children.gate.active == 0
+        return died, await peer.failure("fails", how="tool")
+
+    died, after = play(server, script)
+    assert "ChildDied" in died
+    assert after == "no such city"
+
+
+@pytest.mark.parametrize("how", ["cancel", "timeout", "disconnect", "stop"])
+def test_a_child_is_killed_with_its_own_children(tmp_path: Path, how: str) -> None:
+    server = Server("kills")
+    server.tool(executor="process", timeout=1.0 if how == "timeout" else None)(tools.hangs)
+    server.tool(executor="process")(tools.pid)
+    marker = tmp_path / "pids"
+    found: list[int] = []
+
+    async def script(peer: Peer) -> None:
+        id, answer = peer.start("hangs", marker=str(marker))
+        await until(marker.exists)
+        found.extend(map(int, marker.read_text().split()))
+        assert all(map(alive, found))
+        if how == "cancel":
+            peer.cancel(id)
+        elif how == "timeout":
+            assert "limit of 1 s" in (await answer)["result"]["content"][0]["text"]
+        elif how == "disconnect":
+            await peer.close()
+        else:
+            server.host.pool.close()
+        await until(lambda: not any(map(alive, found)))
+        if how in ("cancel", "timeout"):
+            assert int(await peer.text("pid")) not in found
+
+    play(server, script)
+
+
+def test_many_cancelled_calls_leave_no_child_and_no_descriptor(tmp_path: Path) -> None:
+    server = serve(tools.hangs, tools.pid, processes=2)
+
+    async def script(peer: Peer) -> None:
+        await peer.call("pid")
+        server.host.pool.close()
+        await asyncio.sleep(0)
+        before = len(os.listdir("/proc/self/fd"))
+        ids = [peer.start("hangs", marker=str(tmp_path / str(i)))[0] for i in range(200)]
+        await until(lambda: any(tmp_path.glob("[0-9]")) or any(tmp_path.glob("[0-9]*[0-9]")))
+        for id in ids:
+            peer.cancel(id)
+        await peer.call("pid")
+        children = server.host.pool.children
+        await until(lambda: len(children.all) <= 1 and children.gate.waiting == 0)
+        server.host.pool.close()
+        await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+
+    play(server, script)
+
+
+# ---------------------------------------------------------------- registration
+
+
+def test_what_another_process_cannot_import_is_refused_with_file_and_line() -> None:
+    server = Server("refuses")
+
+    def closure() -> None: ...
+
+    class Object:
+        def method(self) -> None: ...
+
+    lambda_: Any = lambda: None  # noqa: E731 - the very thing
+    for fn, words in (
+        (closure, "not at module level"),
+        (lambda_, "a lambda"),
+        (Object().method, "a method of an object"),
+        (functools.partial(tools.pid), "cannot import"),
+    ):
+        with pytest.raises(RegistrationError, match=words) as caught:
+            server.register(Tool("tool", handler=fn, executor="process"))
+        if not isinstance(fn, functools.partial):
+            assert "test_process.py:" in str(caught.value)
+
+
+def takes_context(ctx: SyncContext) -> None: ...
+
+
+async def takes_async_context(ctx: Context) -> None: ...
+
+
+def test_a_context_cannot_follow_into_a_process() -> None:
+    for fn in (takes_context, takes_async_context):
+        with pytest.raises(RegistrationError, match="cannot have a context"):
+            Server("refuses").tool(executor="process")(fn)
+
+
+SCRIPT = """
+    import asyncio, json, os, sys
+    from redstart import Server
+    from redstart.transports.memory import MemoryPeer
+
+    server = Server("script")
+
+    @server.tool(executor="process")
+    def where() -> list[str]:
+        return [__name__, str(os.getpid())]
+
+    async def main():
+        inbox = asyncio.Queue()
+        peer = MemoryPeer(server, inbox.put_nowait)
+        prefix = "io.modelcontextprotocol/"
+        meta = {prefix + "protocolVersion": "2026-07-28", prefix + "clientCapabilities": {}}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "where", "_meta": meta}}
+        peer.send(json.dumps(call).encode())
+        print(json.dumps([os.getpid(), json.loads(await inbox.get())["result"]["structuredContent"]]))
+        await peer.close()
+        await server.host.stop()
+
+    if __name__ == "__main__":
+        asyncio.run(main())
+    else:
+        server.run()  # unguarded, in the eyes of a child
+"""
+
+
+def test_a_script_run_as_a_file_is_loaded_by_its_path(tmp_path: Path) -> None:
+    script = tmp_path / "my script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, timeout=50, check=False, text=True)
+    assert done.returncode == 0, done.stderr
+    parent, (name, child) = json.loads(done.stdout)
+    assert name == "__redstart_main__"
+    assert int(child) != parent
+
+
+def test_children_outlive_no_loop() -> None:
+    server = serve(tools.pid)
+
+    async def once(peer: Peer) -> str:
+        return await peer.text("pid")
+
+    assert play(server, once) != play(server, once)
+
+
+def test_what_was_typed_in_is_refused() -> None:
+    code = textwrap.dedent(SCRIPT).partition("async def main")[0]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=50, check=False, text=True)
+    assert done.returncode != 0
+    assert "was typed in" in done.stderr
+
+
+def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    marker = tmp_path / "pids"
+    body = textwrap.dedent(SCRIPT).replace(
+        "def where() -> list[str]:\n    return [__name__, str(os.getpid())]",
+        f"def where() -> list[str]:\n    from server.process_tools import hangs\n    hangs({str(marker)!r})",
+    )
+    script = tmp_path / "script.py"
+    script.write_text(body)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    parent = subprocess.Popen([sys.executable, str(script)], env=env, stdout=subprocess.DEVNULL)
+    try:
+
+        async def script_() -> None:
+            async with asyncio.timeout(40):
+                await until(marker.exists)
+                pids = list(map(int, marker.read_text().split()))
+                parent.kill()
+                await until(lambda: not any(map(alive, pids)))
+
+        asyncio.run(script_())
+    finally:
+        parent.kill()
+        parent.wait(20)

@@ -1,0 +1,214 @@
+"""What a retry brings: answers and a state, good and bad."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from features.asking import Player, accept, run
+from redstart import Accepted, Context, Server, Tool
+
+KEYS = ["a key that two servers share, long enough"]
+
+
+def serve(*tools: Any, **options: Any) -> Server:
+    return Server("replay", tools=tools, **options)
+
+
+def first_round(server: Server, name: str = "t", **options: Any) -> dict[str, Any]:
+    """The first answer to a tool call."""
+
+    async def play() -> dict[str, Any]:
+        return await Player(server, **options).request("tools/call", {"name": name, "arguments": {}})
+
+    return run(server, play)  # type: ignore[no-any-return]
+
+
+def again(server: Server, result: dict[str, Any], responses: Any, **changes: Any) -> dict[str, Any]:
+    """The answer to the retry."""
+    params = {"name": "t", "arguments": {}, "requestState": result["requestState"], "inputResponses": responses}
+    options = changes.pop("options", {})
+    params |= changes
+
+    async def play() -> dict[str, Any]:
+        wanted = {key: value for key, value in params.items() if value is not ...}
+        return await Player(server, **options).request("tools/call", wanted)
+
+    return run(server, play)  # type: ignore[no-any-return]
+
+
+async def ask_name(ctx: Context) -> str:
+    answer = await ctx.elicit("What is your name?", str, key="user_name")
+    return f"Hello, {answer.data}!" if isinstance(answer, Accepted) else "No name provided."
+
+
+ASK_NAME = Tool("t", handler=ask_name)
+
+
+def text(answer: dict[str, Any]) -> str:
+    return answer["result"]["content"][0]["text"]  # type: ignore[no-any-return]
+
+
+@pytest.mark.requirement("T88", "T92")
+def test_what_asks_carries_requests_and_state_and_no_cache() -> None:
+    result = first_round(serve(ASK_NAME))["result"]
+    assert result.keys() == {"resultType", "inputRequests", "requestState", "_meta"}
+    assert result["resultType"] == "input_required"
+    assert result["inputRequests"].keys() == {"user_name"}
+    assert result["inputRequests"]["user_name"].keys() == {"method", "params"}
+
+
+@pytest.mark.requirement("T89")
+@pytest.mark.parametrize(
+    "responses",
+    [
+        {},
+        {"wrong_key": accept(answer="Ada")},
+        {"user_name": 12345},
+        {"user_name": None},
+        {"user_name": {"content": {"answer": "Ada"}}},
+        {"user_name": accept(answer=7)},
+        {"user_name": accept(answer=None)},
+        ...,
+    ],
+)
+def test_a_missing_or_bad_answer_asks_again(responses: Any) -> None:
+    server = serve(ASK_NAME)
+    result = first_round(server)["result"]
+    second = again(server, result, responses)["result"]
+    assert second["resultType"] == "input_required"
+    assert second["inputRequests"].keys() == {"user_name"}
+    assert text(again(server, second, {"user_name": accept(answer="Ada")})) == "Hello, Ada!"
+
+
+def test_extra_answers_are_ignored() -> None:
+    server = serve(ASK_NAME)
+    responses = {"user_name": accept(answer="Ada"), "extra": accept(answer="x"), "more": 7}
+    assert text(again(server, first_round(server)["result"], responses)) == "Hello, Ada!"
+
+
+@pytest.mark.parametrize("responses", [None, 7, [], "x", True])
+def test_malformed_responses_are_refused(responses: Any) -> None:
+    server = serve(ASK_NAME)
+    assert again(server, first_round(server)["result"], responses)["error"]["code"] == -32602
+
+
+@pytest.mark.requirement("T90")
+@pytest.mark.parametrize("state", [7, [], {}, None, "", "x", "A" * 40000, "AAAA", "ä", True])
+def test_a_mistyped_state_is_refused_before_the_handler_runs(state: Any) -> None:
+    ran: list[int] = []
+
+    async def t(ctx: Context) -> str:
+        ran.append(1)
+        return await ctx.ask("Name?")
+
+    server = serve(t)
+    answer = again(server, {"requestState": state}, {})
+    assert answer["error"]["code"] == -32602
+    assert not ran
+
+
+@pytest.mark.requirement("T90")
+def test_a_state_opens_only_for_what_it_was_made_for() -> None:
+    ran: list[int] = []
+
+    async def t(ctx: Context, a: int = 0, b: int = 0) -> str:
+        ran.append(1)
+        return await ctx.ask("Name?")
+
+    async def u(ctx: Context, a: int = 0, b: int = 0) -> str:
+        return await t(ctx)
+
+    server = serve(t, u, keys=KEYS)
+    result = first_round(server, principal="ada")["result"]
+    ran.clear()
+    good = {"q1": accept(answer="Ada")}
+    state = result["requestState"]
+    ada = {"principal": "ada"}
+    wrong: list[dict[str, Any]] = [
+        {"options": {"principal": "bob"}},
+        {"options": {}},
+        {"options": ada, "name": "u"},
+        {"options": ada, "arguments": {"a": 1}},
+        {"options": ada, "requestState": state + "-TAMPERED"},
+        {"options": ada, "requestState": state[:-1]},
+        {"options": ada, "requestState": state[::-1]},
+        {"options": ada, "requestState": ("B" if state[30] == "A" else "A").join((state[:30], state[31:]))},
+    ]
+    for changes in wrong:
+        assert again(server, result, good, **changes)["error"]["code"] == -32602, changes
+    other = Server("another", tools=[t, u], keys=KEYS)
+    assert again(other, result, good, options=ada)["error"]["code"] == -32602
+    stranger = serve(t, u, keys=["another key, as long as the first one"])
+    assert again(stranger, result, good, options=ada)["error"]["code"] == -32602
+    assert not ran
+    assert text(again(server, result, good, options=ada)) == "Ada"
+
+
+def test_the_order_of_parameters_does_not_matter() -> None:
+    async def t(a: int, b: int, ctx: Context) -> str:
+        return await ctx.ask("Name?")
+
+    async def play() -> Any:
+        player = Player(server)
+        first = await player.request("tools/call", {"name": "t", "arguments": {"a": 1, "b": 2}})
+        more = {
+            "requestState": first["result"]["requestState"],
+            "inputResponses": {"q1": accept(answer="Ada")},
+            "arguments": {"b": 2, "a": 1},
+            "name": "t",
+        }
+        return await player.request("tools/call", more)
+
+    server = serve(t)
+    assert text(run(server, play)) == "Ada"
+
+
+@pytest.mark.requirement("T90")
+def test_an_expired_state_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(ASK_NAME, keys=KEYS, ask_timeout=600)
+    result = first_round(server)["result"]
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 601)
+    error = again(server, result, {"user_name": accept(answer="Ada")})["error"]
+    assert error["code"] == -32602
+    assert "expired" in error["message"]
+
+
+def test_the_next_round_is_served_by_another_server_with_the_same_keys() -> None:
+    one, two = serve(ASK_NAME, keys=KEYS), serve(ASK_NAME, keys=["a newer key, also long enough", *KEYS])
+    result = first_round(one)["result"]
+    assert text(again(two, result, {"user_name": accept(answer="Ada")})) == "Hello, Ada!"
+
+
+def test_answers_without_a_state_count_for_questions_with_a_key() -> None:
+    async def t(ctx: Context) -> str:
+        return await ctx.ask("Name?")
+
+    keyed, unkeyed = serve(ASK_NAME), serve(t)
+    result = {"requestState": ...}
+    assert text(again(keyed, result, {"user_name": accept(answer="Ada")})) == "Hello, Ada!"
+    assert again(unkeyed, result, {"q1": accept(answer="Ada")})["result"]["resultType"] == "input_required"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_state_for_one_use(whole: bool) -> None:
+    options = {"single_use": True} if whole else {}
+    server = serve(Tool("t", handler=ask_name, single_use=not whole), **options)
+    result = first_round(server)["result"]
+    responses = {"user_name": accept(answer="Ada")}
+    assert text(again(server, result, responses)) == "Hello, Ada!"
+    assert "used before" in again(server, result, responses)["error"]["message"]
+    without = again(server, {"requestState": ...}, responses)
+    assert without["result"]["resultType"] == "input_required"
+
+
+def test_the_state_has_a_cap() -> None:
+    async def t(ctx: Context) -> str:
+        await ctx.step("big", lambda: "x" * 40_000)
+        return await ctx.ask("Name?")
+
+    error = first_round(serve(t))["error"]
+    assert "at most 32768" in error["message"]

@@ -1,0 +1,163 @@
+"""Side effects that happen once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from features.asking import REVISIONS, Player, accept, play_tool, run, script
+from redstart import Accepted, Context, Server, SyncContext, Tool
+from redstart.server.seal import KeyRing
+
+KEYS = ["a key that two servers share, long enough"]
+
+
+def serve(*tools: Any, **options: Any) -> Server:
+    return Server("replay", tools=tools, **options)
+
+
+def first_round(server: Server, name: str = "t", **options: Any) -> dict[str, Any]:
+    """The first answer to a tool call."""
+
+    async def play() -> dict[str, Any]:
+        return await Player(server, **options).request("tools/call", {"name": name, "arguments": {}})
+
+    return run(server, play)  # type: ignore[no-any-return]
+
+
+def again(server: Server, result: dict[str, Any], responses: Any, **changes: Any) -> dict[str, Any]:
+    """The answer to the retry."""
+    params = {"name": "t", "arguments": {}, "requestState": result["requestState"], "inputResponses": responses}
+    options = changes.pop("options", {})
+    params |= changes
+
+    async def play() -> dict[str, Any]:
+        wanted = {key: value for key, value in params.items() if value is not ...}
+        return await Player(server, **options).request("tools/call", wanted)
+
+    return run(server, play)  # type: ignore[no-any-return]
+
+
+async def ask_name(ctx: Context) -> str:
+    answer = await ctx.elicit("What is your name?", str, key="user_name")
+    return f"Hello, {answer.data}!" if isinstance(answer, Accepted) else "No name provided."
+
+
+ASK_NAME = Tool("t", handler=ask_name)
+
+
+def text(answer: dict[str, Any]) -> str:
+    return answer["result"]["content"][0]["text"]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("encrypt", [True, False])
+@pytest.mark.parametrize("blocking", [False, True])
+def test_a_step_happens_once(revision: str, encrypt: bool, blocking: bool) -> None:
+    done = []
+
+    def reserve() -> tuple[int, str]:
+        done.append("reserve")
+        return 42, "é"
+
+    async def charge() -> dict[str, int]:
+        done.append("charge")
+        return {"paid": 7}
+
+    async def t(ctx: Context) -> str:
+        number = await ctx.step("reserve", reserve)
+        sure = await ctx.confirm("Sure?")
+        paid = await ctx.step("charge", charge)
+        name = await ctx.ask("Name?")
+        return f"{number} {sure} {paid} {name}"
+
+    def sync(ctx: SyncContext) -> str:
+        number = ctx.step("reserve", reserve)
+        sure = ctx.confirm("Sure?")
+        paid = ctx.step("charge", lambda: charge())
+        return f"{number} {sure} {paid} {ctx.ask('Name?')}"
+
+    server = serve(t, sync)
+    server.host.keys = KeyRing(KEYS, encrypt=encrypt)
+    reply = script(accept(answer=True), accept(answer="Ada"))
+    got, _ = play_tool(server, revision, reply, "sync" if blocking else "t")
+    assert got == "[42, 'é'] True {'paid': 7} Ada"
+    assert done == ["reserve", "charge"]
+
+
+@pytest.mark.parametrize("encrypt", [True, False])
+def test_a_round_that_is_sent_twice_does_not_repeat_its_steps(encrypt: bool) -> None:
+    done: list[int] = []
+
+    async def charge() -> int:
+        await asyncio.sleep(0)
+        done.append(1)
+        return len(done)
+
+    async def t(ctx: Context) -> str:
+        await ctx.ask("Sure?")
+        return f"paid {await ctx.step('charge', charge)}"
+
+    async def play() -> Any:
+        player = Player(server)
+        first = await player.request("tools/call", {"name": "t", "arguments": {}})
+        state = first["result"]["requestState"]
+        more = {"requestState": state, "inputResponses": {"q1": accept(answer="yes")}, "name": "t", "arguments": {}}
+        ids = {player.start("tools/call", more) for _ in range(3)}
+        answers = [await player.receive() for _ in range(3)]
+        assert {answer["id"] for answer in answers} == ids
+        return [text(answer) for answer in answers]
+
+    server = serve(t)
+    server.host.keys = KeyRing(KEYS, encrypt=encrypt)
+    assert run(server, play) == ["paid 1"] * 3
+    assert done == [1]
+
+
+def test_a_signed_state_holds_no_step() -> None:
+    async def t(ctx: Context) -> str:
+        await ctx.step("secret", lambda: "hunter2")
+        return await ctx.ask("Name?")
+
+    from base64 import urlsafe_b64decode
+
+    for encrypt in (True, False):
+        server = serve(t)
+        server.host.keys = KeyRing(KEYS, encrypt=encrypt)
+        state = first_round(server)["result"]["requestState"]
+        raw = urlsafe_b64decode(state + "=" * (-len(state) % 4))
+        assert b"hunter2" not in raw
+        assert (b"Name?" in raw) is not encrypt
+
+
+def test_a_step_that_fails_may_be_tried_again() -> None:
+    tries = []
+
+    def flaky() -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ValueError("down")
+        return "up"
+
+    async def t(ctx: Context) -> str:
+        await ctx.ask("Go?")
+        return str(await ctx.step("flaky", flaky))
+
+    server = serve(t)
+    result = first_round(server)["result"]
+    good = {"q1": accept(answer="x")}
+    assert again(server, result, good)["result"]["isError"]
+    assert text(again(server, result, good)) == "up"
+    assert not server.host.steps
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_step_key_is_used_once(revision: str) -> None:
+    async def t(ctx: Context) -> str:
+        await ctx.step("a", lambda: 1)
+        await ctx.step("a", lambda: 2)
+        return "never"
+
+    assert "'a'" in play_tool(serve(t, expose_errors=True), revision, None)[0]

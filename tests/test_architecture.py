@@ -1,0 +1,257 @@
+"""The house rules that a program can check: who imports whom, no I/O in the protocol, sizes, calls per request.
+
+The lists of exceptions may only shrink: an entry that is no longer needed fails the test too.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redstart import Server
+
+SRC = Path(__file__).parents[1] / "src" / "redstart"
+FILES = sorted(path for path in SRC.rglob("*.py") if "__pycache__" not in path.parts)
+
+# A room, and the rooms that it may look into (and itself). Edges import inwards only.
+INWARDS = {"wire", "schema", "protocol", "store", "features", "server", "transports"}
+ROOMS: dict[str, set[str]] = {
+    "wire": set(),
+    "schema": set(),
+    "protocol": {"wire"},
+    "store": {"wire"},
+    "features": {"wire", "protocol", "schema", "store"},
+    "server": {"wire", "protocol", "schema", "store", "features"},
+    "transports": {"wire", "protocol", "schema", "store", "features", "server"},
+    "auth": INWARDS,
+    "client": INWARDS,
+    "testing": INWARDS | {"client"},
+    "cli": INWARDS | {"client", "testing", "auth"},
+}
+# `Server.run`, `Server.asgi` and `Client(server)` are the public API: they load what is above them when called.
+UPWARDS: set[tuple[str, str]] = {
+    ("server/server.py", "transports"),
+}
+LONG_FILES: set[str] = {
+    "server/server.py",
+}
+LONG_FUNCTIONS: set[str] = {
+    "server/server.py:__init__",
+}
+MAX_LINES, MAX_FUNCTION, MAX_CALLS = 400, 40, 25
+REVISIONS = re.compile(r"2024-11-05|2025-03-26|2025-06-18|2025-11-25|2026-07-28")
+DIALECTS = {"protocol/handshake.py", "protocol/modern.py"}
+NO_IO = ("wire", "protocol", "schema")
+IO_MODULES = {
+    "asyncio", "http", "io", "logging", "multiprocessing", "os", "pathlib", "selectors", "signal", "socket", "ssl",
+    "subprocess", "tempfile", "threading", "time", "urllib.request", "datetime.now",
+}  # fmt: skip
+IO_CALLS = {"open", "print", "input"}
+# Where the schema room reads the source of a function to name its place, nothing is read from outside.
+IO_EXCEPTIONS: set[tuple[str, str]] = {}
+VERSIONS_ELSEWHERE: set[str] = {}
+
+
+def name(path: Path) -> str:
+    return path.relative_to(SRC).as_posix()
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(SRC).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports: at the top, inside of functions, and under TYPE_CHECKING."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            module = node.module or ""
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def upward(path: Path) -> set[tuple[str, str]]:
+    here = room(path)
+    if here not in ROOMS:
+        return set()
+    found = set()
+    for module in imports(path):
+        parts = module.split(".")
+        if parts[0] != "redstart" or len(parts) < 2 or not (SRC / parts[1]).is_dir():
+            continue
+        if parts[1] != here and parts[1] not in ROOMS[here]:
+            found.add((name(path), parts[1]))
+    return found
+
+
+@pytest.mark.requirement("1")
+def test_imports_point_one_way() -> None:
+    assert set().union(*(upward(path) for path in FILES)) == UPWARDS
+
+
+def test_every_room_is_known() -> None:
+    assert {room(path) for path in FILES if room(path)} <= set(ROOMS)
+
+
+@pytest.mark.requirement("1")
+def test_no_io_and_no_await_in_the_inner_rooms() -> None:
+    found = set()
+    for path in FILES:
+        if room(path) not in NO_IO:
+            continue
+        found |= {(name(path), module) for module in imports(path) if module in IO_MODULES}
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith):
+                found.add((name(path), "await"))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IO_CALLS:
+                found.add((name(path), node.func.id))
+    assert found == IO_EXCEPTIONS
+
+
+@pytest.mark.requirement("1")
+def test_a_version_is_named_in_the_two_dialects_only() -> None:
+    """In code: a docstring or a comment may point to the page of the spec that says so."""
+    found = set()
+    for path in FILES:
+        documentation = set()
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                documentation.add(node.value)
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documentation:
+                if REVISIONS.search(node.value):
+                    found.add(name(path))
+    assert found - DIALECTS == VERSIONS_ELSEWHERE
+    assert found >= DIALECTS
+
+
+@pytest.mark.requirement("1")
+def test_files_are_short() -> None:
+    assert {name(path) for path in FILES if path.read_text().count("\n") > MAX_LINES} == LONG_FILES
+
+
+@pytest.mark.requirement("1")
+def test_functions_are_short() -> None:
+    """Counted without the signature and the docstring: a long list of options is no long function."""
+    found = set()
+    for path in FILES:
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+                lines = (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
+                if lines > MAX_FUNCTION:
+                    found.add(f"{name(path)}:{node.name}")
+    assert found == LONG_FUNCTIONS
+
+
+# ---------------------------------------------------------------- the path of a call
+
+
+def own_calls(work: Callable[[], None]) -> list[str]:
+    """The Python functions of ours that `work` calls."""
+    found: list[str] = []
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(SRC)):
+            found.append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}")
+
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+META = (
+    '{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},'
+    '"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}}'
+)
+
+
+def line(id: int, method: str, params: str) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}\n' % (id, method.encode(), params.encode())
+
+
+@pytest.mark.requirement("1")
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_a_warm_call_costs_few_calls(era: str) -> None:
+    """From the bytes that a pipe delivers to the bytes that are written to one."""
+    from redstart.protocol.framing import Framer
+    from redstart.transports.stdio import StdioPeer
+
+    server = Server("calls", version="1")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    import os
+
+    reader, writer = os.pipe()
+
+    async def test() -> list[str]:
+        await server.host.start()
+        peer = StdioPeer(server, Framer(), writer)
+        peer.feed(line(0, "initialize", '{"protocolVersion":"2025-11-25","capabilities":{}}'))
+        loop = asyncio.get_running_loop()
+        extra = "" if era == "handshake" else f',"_meta":{META}'
+        params = f'{{"name":"add","arguments":{{"a":1,"b":2}}{extra}}}'
+        found: list[str] = []
+        for id in range(1, 20):
+            done = asyncio.Event()
+
+            async def answered(id: int = id, done: asyncio.Event = done) -> None:
+                while id in peer.link.calls:
+                    await asyncio.sleep(0)
+                done.set()
+
+            found = own_calls(lambda id=id: peer.feed(line(id, "tools/call", params)))  # type: ignore[misc]
+            sys.setprofile(None)
+            task = peer.link.calls[id].run if id in peer.link.calls else None
+            if task is not None:
+                # The rest of the call runs in its task, and the write after it: profile the loop's next turns.
+                more: list[str] = []
+
+                def profile(frame: Any, event: str, argument: Any, more: list[str] = more) -> None:
+                    if event == "call" and frame.f_code.co_filename.startswith(str(SRC)):
+                        more.append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}")
+
+                sys.setprofile(profile)
+                try:
+                    await task
+                    await asyncio.sleep(0)
+                finally:
+                    sys.setprofile(None)
+                found += more
+            await answered()
+        assert loop is asyncio.get_running_loop()
+        await server.host.stop()
+        return found
+
+    try:
+        found = asyncio.run(test())
+        data = os.read(reader, 1 << 16)
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert data.count(b"\n") == 20
+    assert b'"text":"3"' in data
+    assert "call.Call.__init__" in found
+    assert len(found) <= MAX_CALLS, f"{len(found)} calls:\n" + "\n".join(found)

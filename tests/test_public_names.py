@@ -1,0 +1,91 @@
+"""The public names: what `from redstart import …` promises, and what an import costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import redstart
+
+# Only grows; a name that leaves is a breaking change.
+NAMES = [
+    "Accepted",
+    "Annotations",
+    "Ask",
+    "Audio",
+    "Cache",
+    "Cancelled",
+    "Choice",
+    "Choices",
+    "Client",
+    "Complete",
+    "Context",
+    "Declined",
+    "Depends",
+    "Directory",
+    "EmbeddedResource",
+    "File",
+    "Format",
+    "Header",
+    "Icon",
+    "Image",
+    "Message",
+    "Parameter",
+    "Progress",
+    "Prompt",
+    "PromptArgument",
+    "PromptResult",
+    "ProtocolError",
+    "RegistrationError",
+    "Resource",
+    "ResourceContents",
+    "ResourceLink",
+    "Root",
+    "Sampled",
+    "Server",
+    "SyncContext",
+    "Text",
+    "Tool",
+    "ToolError",
+    "ToolResult",
+    "Unanswered",
+    "UrlElicitationRequired",
+    "current_context",
+    "predicate",
+]
+HEAVY = ("uvicorn", "httptools", "uvloop", "pydantic", "httpx2", "asyncio", "jsonschema", "jsonschema_rs", "watchfiles")
+
+
+def test_the_names_are_the_promised_ones() -> None:
+    assert redstart.__all__ == NAMES
+    assert sorted(NAMES) == NAMES
+    assert dir(redstart) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_loads_and_has_a_docstring(name: str) -> None:
+    value = getattr(redstart, name)
+    assert value.__doc__ or not callable(value), f"{name} says nothing about itself"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such"):
+        _ = redstart.no_such  # type: ignore[attr-defined]
+
+
+def loaded_by(code: str) -> set[str]:
+    check = f"import sys; {code}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=20, check=True)
+    return set(done.stdout.split())
+
+
+def test_an_import_loads_next_to_nothing() -> None:
+    assert not loaded_by("import redstart").intersection(HEAVY)
+
+
+def test_a_server_loads_no_transport_and_no_heavy_package() -> None:
+    loaded = loaded_by("from redstart import Server; Server('x')")
+    assert not loaded.intersection(set(HEAVY) - {"asyncio"})
+    assert not {name for name in loaded if name.startswith(("redstart.transports", "redstart.client"))}

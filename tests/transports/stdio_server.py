@@ -1,0 +1,76 @@
+"""The server that the stdio tests start: tools that print, hang, write to fd 1, flood. `--early` prints at import."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+
+from redstart import Context, Server
+
+if "--early" in sys.argv:
+    print("printed at import")
+
+server = Server("stdio-test", version="1")
+
+
+@server.tool
+async def echo(text: str = "") -> str:
+    return text
+
+
+@server.tool
+def sync_echo(text: str = "") -> str:
+    return text
+
+
+@server.tool
+def noisy() -> str:
+    print("print from a tool", flush=True)
+    os.write(1, b"os.write to fd 1\n")
+    subprocess.run([sys.executable, "-c", "print('a child'); import sys; sys.stdin.read()"], check=True)
+    return "quiet"
+
+
+@server.tool
+def stuck(seconds: float = 600) -> str:
+    sys.stderr.write("stuck\n")
+    sys.stderr.flush()
+    time.sleep(seconds)
+    return "woke up"
+
+
+@server.tool
+async def wait(ctx: Context) -> str:
+    await ctx.progress(1)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        sys.stderr.write("unwound\n")
+        sys.stderr.flush()
+    return "never"
+
+
+@server.tool
+async def large(size: int) -> str:
+    return "x" * size
+
+
+@server.tool
+async def memory() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@server.tool
+async def add_tool() -> str:
+    async def late() -> str:
+        return "late"
+
+    server.register(late)
+    return "added"
+
+
+if __name__ == "__main__":
+    limits = {"max_message_bytes": 1 << 20} if "--small" in sys.argv else {}
+    server.run(**limits)  # type: ignore[arg-type]

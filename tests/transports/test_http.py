@@ -1,0 +1,1050 @@
+"""Streamable HTTP in process: the ASGI application, driven message by message."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from redstart import Context, ProtocolError, Server
+from transports.support import DEFAULT_HEADERS, HANDSHAKE, MODERN, Http, Response, initialize, message, modern, run
+
+LATEST = HANDSHAKE[-1]
+TOKENS = {"a": {"sub": "ada"}, "b": {"sub": "bob"}}
+
+
+class Stage:
+    """A server whose tools tell the test where they are."""
+
+    def __init__(self, **options: Any) -> None:
+        self.server = Server("http-test", version="1", **options)
+        self.began = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.go = asyncio.Event()
+        stage = self
+
+        @self.server.tool
+        async def echo(text: str = "") -> str:
+            return text
+
+        @self.server.tool
+        async def steps(ctx: Context, n: int = 3) -> str:
+            for step in range(n):
+                await ctx.progress(step + 1, total=n)
+            return "done"
+
+        @self.server.tool
+        async def wait(ctx: Context, steps: int = 0) -> str:
+            for step in range(steps):
+                await ctx.progress(step + 1)
+            stage.began.set()
+            try:
+                await stage.go.wait()
+            except asyncio.CancelledError:
+                stage.ended.set()
+                raise
+            for step in range(steps):
+                await ctx.progress(steps + step + 1)
+            return "went on"
+
+        @self.server.tool
+        async def shout(ctx: Context) -> str:
+            await ctx.debug("low")
+            await ctx.error("high")
+            return "said"
+
+        @self.server.tool
+        async def refuse(code: int) -> str:
+            raise ProtocolError(code, "no")
+
+        @self.server.resource("notes://one")
+        def note() -> str:
+            return "one"
+
+    def http(self, **options: Any) -> Http:
+        return Http(self.server.asgi(**options))
+
+
+def call(id: Any, tool: str, *, token: Any = None, **arguments: Any) -> bytes:
+    params: dict[str, Any] = {"name": tool, "arguments": arguments}
+    if token is not None:
+        params["_meta"] = {"progressToken": token}
+    return message(id, "tools/call", params)
+
+
+async def within(work: Any, seconds: float = 10) -> Any:
+    async with asyncio.timeout(seconds):
+        return await work
+
+
+# ---------------------------------------------------------------- where it is
+
+
+@pytest.mark.requirement("4", "T94")
+@pytest.mark.parametrize(
+    ("path", "root_path", "asked", "status"),
+    [
+        ("/mcp", "", "/mcp", 200),
+        ("/mcp", "", "/mcp/", 200),
+        ("/mcp", "", "/", 404),
+        ("/mcp", "", "/mcp/x", 404),
+        ("/mcp", "", "/mcpx", 404),
+        ("/mcp", "", "/MCP", 404),
+        ("/", "", "/", 200),
+        ("/api/v1/", "", "/api/v1", 200),
+        ("/mcp", "/mcp", "/mcp", 200),  # mounted at /mcp: the path has the root path in it
+        ("/mcp", "/mcp", "/mcp/", 200),
+        ("/mcp", "/mcp", "/mcp/mcp", 404),
+        ("/mcp", "/mcp", "/", 200),  # older servers take it off
+        ("/mcp", "/mcp", "", 200),
+        ("/mcp", "/api", "/api/mcp", 200),
+        ("/mcp", "/api", "/api/mcp/", 200),
+        ("/mcp", "/api", "/mcp", 200),
+        ("/mcp", "/api", "/api/other", 404),
+    ],
+)
+def test_where_it_answers(path: str, root_path: str, asked: str, status: int) -> None:
+    async def test() -> None:
+        http = Http(Stage().server.asgi(path=path), root_path=root_path)
+        response = await http.modern(1, "server/discover", path=asked)
+        assert response.status == status
+        assert "location" not in response.headers
+        if status == 404:
+            assert path.rstrip("/") in response.json()["error"]["message"]
+
+    run(test())
+
+
+GOOD_HOSTS = [
+    "localhost",
+    "localhost:8000",
+    "LOCALHOST:1",
+    "127.0.0.1",
+    "127.0.0.1:80",
+    "[::1]",
+    "[::1]:8000",
+    "localhost:",
+]
+BAD_HOSTS = [
+    "evil.com",
+    "localhost.evil.com",
+    "evil.com:8000",
+    "[::1]evil",
+    "[::1]:80:evil",
+    "[::1",
+    "::1",
+    "localhost:80:evil",
+    "localhost:evil",
+    "localhost:8\xb2",
+    "localhost@evil.com",
+    "evil@localhost",
+    "localhost/",
+    "localhost#",
+    " localhost",
+    "127.0.0.2",
+    "0.0.0.0",
+    "[::ffff:127.0.0.1]",
+    "127.0.0.1.nip.io",
+    "0x7f000001",
+    "*",
+    "",
+    None,
+]
+
+
+@pytest.mark.requirement("4", "T94")
+@pytest.mark.parametrize(("host", "status"), [*[(h, 200) for h in GOOD_HOSTS], *[(h, 421) for h in BAD_HOSTS]])
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "PATCH"])
+def test_hosts(host: str | None, status: int, method: str) -> None:
+    async def test() -> None:
+        response = await Stage().http().send(modern(1, "server/discover"), method=method, headers={"host": host})
+        if status == 421:
+            assert response.status == 421
+            assert "allowed_hosts" in response.json()["error"]["message"]
+        else:
+            assert response.status != 421
+
+    run(test())
+
+
+GOOD_ORIGINS = [
+    "http://localhost",
+    "http://localhost:3000",
+    "https://LOCALHOST",
+    "http://127.0.0.1:5",
+    "http://[::1]:8000",
+    None,
+]
+BAD_ORIGINS = [
+    "https://evil.com",
+    "null",
+    "",
+    "localhost",
+    "http://localhost.evil.com",
+    "http://localhost:80:evil",
+    "http://localhost:80@evil.com",
+    "http://evil@localhost",
+    "http://[::1]evil",
+    "http://localhost/path",
+    "http://localhost?x",
+    "file://localhost",
+    "chrome-extension://localhost",
+    "http://127.0.0.2",
+    "http://",
+    "*",
+]
+
+
+@pytest.mark.requirement("4", "T94")
+@pytest.mark.parametrize(("origin", "fine"), [*[(o, True) for o in GOOD_ORIGINS], *[(o, False) for o in BAD_ORIGINS]])
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/mcp", "/elsewhere"])
+def test_origins(origin: str | None, fine: bool, method: str, path: str) -> None:
+    async def test() -> None:
+        http = Stage().http()
+        for _ in range(2):  # what was found good is remembered
+            response = await http.send(
+                modern(1, "server/discover"), method=method, path=path, headers={"origin": origin}
+            )
+            assert (response.status != 403) is fine
+            if not fine:
+                assert "allowed_origins" in response.json()["error"]["message"]
+
+    run(test())
+
+
+@pytest.mark.requirement("4")
+@pytest.mark.parametrize(
+    ("options", "host", "origin", "status"),
+    [
+        ({"allowed_hosts": ["mcp.example.com"]}, "mcp.example.com", None, 200),
+        ({"allowed_hosts": ["mcp.example.com"]}, "MCP.example.com:443", None, 200),
+        ({"allowed_hosts": ["mcp.example.com:8443"]}, "mcp.example.com:8443", None, 200),
+        ({"allowed_hosts": ["mcp.example.com:8443"]}, "mcp.example.com", None, 421),
+        ({"allowed_hosts": ["mcp.example.com"]}, "evil.com", None, 421),
+        ({"allowed_hosts": ["*"]}, "anything.at.all", None, 200),
+        ({"allowed_hosts": ["*"]}, "anything.at.all", "https://evil.com", 403),
+        ({"allowed_origins": ["https://app.example.com"]}, "localhost", "https://app.example.com", 200),
+        ({"allowed_origins": ["https://app.example.com/"]}, "localhost", "https://APP.example.com", 200),
+        ({"allowed_origins": ["https://app.example.com"]}, "localhost", "http://app.example.com", 403),
+        ({"allowed_origins": ["https://app.example.com"]}, "localhost", "https://app.example.com.evil.com", 403),
+        ({"allowed_origins": ["*"]}, "localhost", "https://evil.com", 200),
+        ({"public_url": "https://mcp.example.com/mcp"}, "mcp.example.com", "https://mcp.example.com", 200),
+        ({"public_url": "https://mcp.example.com"}, "evil.com", None, 421),
+        ({"public_url": "https://mcp.example.com"}, "", None, 421),
+        ({"public_url": "https://[2001:db8::1]:8443/"}, "[2001:db8::1]:8443", None, 200),
+        ({"public_url": "https://user@mcp.example.com"}, "mcp.example.com", None, 200),
+    ],
+)
+def test_allow_lists(options: dict[str, Any], host: str, origin: str | None, status: int) -> None:
+    async def test() -> None:
+        sent = {"host": host, "origin": origin}
+        response = await Stage().http(**options).modern(1, "server/discover", headers=sent)
+        assert response.status == status
+
+    run(test())
+
+
+@pytest.mark.parametrize("url", ["mcp.example.com", "https://", "/mcp", "ftp://x"])
+def test_a_public_url_that_names_no_host_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="public_url"):
+        Stage().server.asgi(public_url=url)
+
+
+@pytest.mark.requirement("T94", "T95")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (b"host", b"evil.com"),
+        (b"origin", b"http://localhost"),
+        (b"mcp-method", b"tools/list"),
+        (b"mcp-session-id", b"x"),
+    ],
+)
+def test_a_header_that_decides_stands_once(name: bytes, value: bytes) -> None:
+    async def test() -> None:
+        pairs = [(k.encode(), v.encode()) for k, v in DEFAULT_HEADERS.items()]
+        pairs += [(name, value), (name, value)] if name != b"host" else [(name, value)]
+        response = await Stage().http().send(modern(1, "server/discover"), pairs=pairs)
+        assert response.status == 400
+
+    run(test())
+
+
+@pytest.mark.requirement("4")
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("PUT", {}, 405),
+        ("PATCH", {}, 405),
+        ("HEAD", {}, 405),
+        ("OPTIONS", {}, 405),
+        ("GET", {}, 405),
+        ("DELETE", {}, 405),
+        ("GET", {"mcp-session-id": "x", "mcp-protocol-version": MODERN}, 405),
+        ("DELETE", {"mcp-session-id": "x", "mcp-protocol-version": MODERN}, 405),
+        ("GET", {"mcp-session-id": "x"}, 404),
+        ("DELETE", {"mcp-session-id": "x"}, 404),
+        ("GET", {"mcp-session-id": "x", "accept": "application/json"}, 406),
+        ("POST", {"content-type": "text/plain"}, 415),
+        ("POST", {"content-type": None}, 415),
+        ("POST", {"content-type": "application/jsonp"}, 415),
+        ("POST", {"content-type": "application/x-www-form-urlencoded"}, 415),
+        ("POST", {"content-type": "application/json; charset=utf-8"}, 200),
+        ("POST", {"content-type": "Application/JSON ;x=y"}, 200),
+        ("POST", {"accept": "text/html"}, 406),
+        ("POST", {"accept": "application/json;q=0, text/event-stream;q=0"}, 406),
+        ("POST", {"accept": ""}, 406),
+    ],
+)
+def test_methods_and_types(method: str, headers: dict[str, Any], status: int) -> None:
+    async def test() -> None:
+        sent = {"mcp-protocol-version": MODERN, "mcp-method": "server/discover"} if method == "POST" else {}
+        response = await Stage().http().send(modern(1, "server/discover"), method=method, headers={**sent, **headers})
+        assert response.status == status
+        if status == 405:
+            assert "POST" in response.headers["allow"]
+
+    run(test())
+
+
+@pytest.mark.requirement("T97")
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        (None, "application/json"),
+        ("*/*", "application/json"),
+        ("application/*", "application/json"),
+        ("application/json", "application/json"),
+        ("application/json;q=0.1, text/event-stream", "application/json"),
+        ("text/event-stream", "text/event-stream"),
+        ("text/*", "text/event-stream"),
+        ("*/*, application/json;q=0", "text/event-stream"),
+        ("application/json;q=0, */*;q=1", "text/event-stream"),
+        ("application/*;q=0, application/json", "application/json"),
+        ('text/html;a="x,application/json", text/event-stream', "text/event-stream"),
+        ("APPLICATION/JSON;Q=1", "application/json"),
+        ("application/json;q=nonsense, text/event-stream", "text/event-stream"),
+    ],
+)
+def test_accept_by_quality(accept: str | None, kind: str) -> None:
+    async def test() -> None:
+        response = await Stage().http().modern(1, "tools/list", headers={"accept": accept})
+        assert (response.status, response.headers["content-type"]) == (200, kind)
+        assert response.messages()[0]["id"] == 1
+
+    run(test())
+
+
+# ---------------------------------------------------------------- bodies
+
+
+@pytest.mark.requirement("4")
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"x" * 1001, {}, 413),
+        ([b"x" * 600, b"x" * 600], {}, 413),
+        ([b"x" * 600, b"", b"x" * 400, b"x"], {}, 413),
+        (b"", {"content-length": "1001"}, 413),
+        (b"", {"content-length": "9" * 5000}, 413),
+        (b"x" * 1000, {}, 400),
+        ([b'{"jsonrpc":"2.0",', b'"id":1,', b'"method":"ping"}'], {}, 200),
+        (b"", {}, 400),
+        (b"{", {}, 400),
+        (b"[]", {}, 400),
+        (b"{}", {}, 400),
+        (b"\xef\xbb\xbf{}", {}, 400),
+    ],
+)
+def test_sizes_and_pieces(body: Any, headers: dict[str, str], status: int) -> None:
+    async def test() -> None:
+        http = Stage().http(max_body_bytes=1000)
+        response = await http.send(body, headers=headers)
+        assert response.status == status
+        assert (await http.modern(1, "server/discover")).status == 200
+
+    run(test())
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body() -> None:
+    async def test() -> None:
+        http = Stage().http()
+
+        async def receive() -> Any:
+            return parts.pop(0)
+
+        async def send(event: Any) -> None:
+            raise AssertionError(event)
+
+        scope: Any = {"type": "http", "method": "POST", "path": "/mcp", "headers": []}
+        scope["headers"] = [(k.encode(), v.encode()) for k, v in DEFAULT_HEADERS.items()]
+        for lead in ([], [{"type": "http.request", "body": b"{", "more_body": True}]):
+            parts = [*lead, {"type": "http.disconnect"}]
+            await http.app(scope, receive, send)
+
+    run(test())
+
+
+@pytest.mark.requirement("4", "T99", "T8")
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (message(None, "notifications/cancelled", {"requestId": 1}), {"mcp-protocol-version": MODERN}, 202),
+        (message(None, "notifications/made/up"), {"mcp-protocol-version": MODERN}, 202),
+        (message(None, "notifications/initialized"), {}, 400),  # of no session
+        (message(None, "notifications/initialized"), {"mcp-protocol-version": LATEST}, 400),
+        (b'{"jsonrpc":"2.0","id":"x","result":{}}', {"mcp-protocol-version": MODERN}, 400),
+    ],
+)
+def test_messages_without_an_answer(body: bytes, headers: dict[str, str], status: int) -> None:
+    async def test() -> None:
+        response = await Stage().http().send(body, headers=headers)
+        assert response.status == status
+        assert status != 202 or response.body == b""
+
+    run(test())
+
+
+# ---------------------------------------------------------------- sessions
+
+
+@pytest.mark.requirement("4", "T96")
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_a_session(revision: str) -> None:
+    async def test() -> None:
+        http = Stage().http()
+        session = await http.open(revision)
+        assert all(0x21 <= ord(letter) <= 0x7E for letter in session["mcp-session-id"])
+        without = {k: v for k, v in session.items() if k != "mcp-protocol-version"}
+        for sent in (session, without):
+            response = await http.send(message(1, "tools/list"), headers=sent)
+            assert response.status == 200
+            assert "resultType" not in response.json()["result"]
+            assert "mcp-session-id" not in response.headers
+            answer = await http.send(b'{"jsonrpc":"2.0","id":"ask-1","result":{}}', headers=sent)
+            assert (answer.status, answer.body) == (202, b"")
+        assert (await http.send(message(1, "no/such"), headers=session)).status == 200
+        assert (await http.send(message(1, "tools/list"), headers={"mcp-protocol-version": revision})).status == 400
+        assert (await http.send(message(1, "tools/list"))).status == 400
+        unknown = {**session, "mcp-session-id": "unknown"}
+        assert (await http.send(message(1, "tools/list"), headers=unknown)).status == 404
+        assert (await http.send(initialize(), headers=session)).status == 400
+        assert (await http.send(b"", method="DELETE", headers=session)).status == 200
+        for method in ("POST", "GET", "DELETE"):
+            assert (await http.send(message(1, "ping"), method=method, headers=session)).status == 404
+
+    run(test())
+
+
+def test_an_id_is_good_in_one_spelling_only() -> None:
+    """A spelling that decodes to the same bytes would bring an ended session back to life."""
+
+    async def test() -> None:
+        http = Stage().http()
+        session = await http.open()
+        id = session["mcp-session-id"]
+        last = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+        others = [id + "!", "~" + id, id[:5] + "." + id[5:], id + "=", id + "=" * 4, id.swapcase(), id[:-1], id + "A"]
+        others += [id[:-1] + letter for letter in last if letter != id[-1]]
+        others += [("B" if id[0] == "A" else "A") + id[1:], "", " ", "%", "\xff"]
+        for other in others:
+            response = await http.send(message(1, "ping"), headers={**session, "mcp-session-id": other})
+            assert response.status == 404, other
+        assert (await http.send(message(1, "ping"), headers=session)).status == 200
+        other_server = await Stage().http().send(message(1, "ping"), headers=session)
+        assert other_server.status == 404
+
+    run(test())
+
+
+@pytest.mark.requirement("4")
+def test_a_session_belongs_to_who_opened_it() -> None:
+    async def test() -> None:
+        http = Stage(auth=TOKENS.get).http()
+        ada, bob = {"authorization": "Bearer a"}, {"authorization": "bearer b"}
+        session = await http.open(headers=ada)
+        assert (await http.send(message(1, "ping"), headers=session)).status == 200
+        for method in ("POST", "GET", "DELETE"):
+            stolen = await http.send(message(1, "ping"), method=method, headers={**session, **bob})
+            assert stolen.status == 404
+        assert (await http.send(message(1, "ping"), headers=session)).status == 200
+
+    run(test())
+
+
+@pytest.mark.requirement("4")
+@pytest.mark.parametrize("sent", [None, "", "Bearer", "Bearer ", "Bearer wrong", "Basic a", "a", "Bearer a b"])
+def test_without_a_good_token_nothing_is_served(sent: str | None) -> None:
+    async def test() -> None:
+        http = Stage(auth=TOKENS.get).http()
+        for method in ("POST", "GET", "DELETE"):
+            response = await http.send(modern(1, "server/discover"), method=method, headers={"authorization": sent})
+            assert response.status == 401
+            assert response.headers["www-authenticate"].startswith("Bearer")
+        fine = await http.modern(1, "server/discover", headers={"authorization": "Bearer a"})
+        assert fine.status == 200
+
+    run(test())
+
+
+def test_modern_requests_ignore_sessions() -> None:
+    async def test() -> None:
+        http = Stage().http()
+        for id in ("unknown", (await http.open())["mcp-session-id"]):
+            response = await http.modern(1, "tools/list", headers={"mcp-session-id": id, "last-event-id": "p1-1"})
+            assert response.status == 200
+            assert "mcp-session-id" not in response.headers
+            missing = await http.send(modern(1, "tools/list"), headers={"mcp-session-id": id})
+            assert (missing.status, missing.json()["error"]["code"]) == (400, -32020)
+
+    run(test())
+
+
+def test_words_in_the_arguments_do_not_change_the_era() -> None:
+    async def test() -> None:
+        http = Stage().http()
+        session = await http.open("2025-03-26")
+        del session["mcp-protocol-version"]
+        said = call(1, "echo", text="io.modelcontextprotocol/protocolVersion")
+        response = await http.send(said, headers=session)
+        assert response.status == 200
+
+    run(test())
+
+
+@pytest.mark.requirement("2")
+def test_batches() -> None:
+    async def test() -> None:
+        http = Stage().http()
+        session = await http.open("2025-03-26")
+        parts = [call(1, "echo", text="a"), message(2, "no/such"), message(3, "ping"), message(None, "notifications/x")]
+        response = await http.send(b"[" + b",".join(parts) + b"]", headers=session)
+        assert response.status == 200
+        assert sorted(one["id"] for one in response.json()) == [1, 2, 3]
+        quiet = await http.send(b"[" + message(None, "notifications/initialized") + b"]", headers=session)
+        assert (quiet.status, quiet.body) == (202, b"")
+        later = await http.open("2025-06-18")
+        assert (await http.send(b"[" + message(3, "ping") + b"]", headers=later)).status == 400
+
+    run(test())
+
+
+@pytest.mark.parametrize("others", [1, 0])
+def test_a_batch_that_a_cancellation_completes_is_answered(others: int) -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        session = await http.open("2025-03-26")
+        parts = [call(1, "wait"), message(2, "no/such"), *[message(3, "ping")] * others]
+        open_batch = http.start(b"[" + b",".join(parts) + b"]", headers=session)
+        await within(stage.began.wait())
+        await http.send(message(None, "notifications/cancelled", {"requestId": 1}), headers=session)
+        response = await within(open_batch.done())
+        assert sorted(one["id"] for one in response.json()) == [2, 3][: 1 + others]
+
+    run(test())
+
+
+# ---------------------------------------------------------------- streams
+
+
+@pytest.mark.requirement("4", "T64")
+@pytest.mark.parametrize("era", ["modern", *HANDSHAKE])
+def test_sse_is_lazy(era: str) -> None:
+    async def test() -> None:
+        http = Stage().http()
+        session = {} if era == "modern" else await http.open(era)
+
+        async def ask(tool: str, token: Any, **headers: str) -> Response:
+            if era == "modern":
+                meta = {} if token is None else {"progressToken": token}
+                return await http.modern(1, "tools/call", {"name": tool}, meta=meta, headers=headers)
+            return await http.send(call(1, tool, token=token), headers={**session, **headers})
+
+        quiet = await ask("steps", None)
+        assert quiet.headers["content-type"] == "application/json"
+        told = await ask("steps", 7)
+        assert told.is_sse
+        assert told.headers["x-accel-buffering"] == "no"
+        *steps, last = told.messages()
+        assert [m["params"]["progress"] for m in steps] == [1, 2, 3]
+        assert {m["params"]["progressToken"] for m in steps} == {7}
+        assert last["id"] == 1
+        primed = "data" in told.events()[0] and told.events()[0]["data"] == ""
+        assert primed is (era == LATEST)
+        assert any("retry" in event for event in told.events()) is (era == LATEST)
+        assert all("id" in event for event in told.events()) is (era != "modern")
+        plain = await ask("steps", 7, accept="application/json")
+        assert plain.headers["content-type"] == "application/json"
+        assert plain.json()["id"] == 1
+
+    run(test())
+
+
+@pytest.mark.requirement("2", "T66")
+@pytest.mark.parametrize(
+    ("level", "said"), [(None, []), ("debug", ["low", "high"]), ("error", ["high"]), ("emergency", [])]
+)
+def test_modern_logging_is_asked_for_by_each_request(level: str | None, said: list[str]) -> None:
+    async def test() -> None:
+        meta = {} if level is None else {"io.modelcontextprotocol/logLevel": level}
+        response = await Stage().http().modern(1, "tools/call", {"name": "shout"}, meta=meta)
+        *logs, last = response.messages()
+        assert [m["params"]["data"] for m in logs] == said
+        assert last["id"] == 1
+
+    run(test())
+
+
+@pytest.mark.requirement("2")
+@pytest.mark.parametrize(
+    ("code", "status"), [(-32601, 404), (-32021, 400), (-32602, 200), (-32603, 200), (-32002, 200)]
+)
+def test_the_status_of_what_a_handler_refuses(code: int, status: int) -> None:
+    async def test() -> None:
+        http = Stage().http()
+        response = await http.modern(1, "tools/call", {"name": "refuse", "arguments": {"code": code}})
+        assert response.status == status
+        session = await http.open()
+        assert (await http.send(call(1, "refuse", code=code), headers=session)).status == 200
+
+    run(test())
+
+
+@pytest.mark.requirement("4")
+def test_keep_alive_comments() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(keep_alive=0.02)
+        response = http.start_modern(1, "tools/call", {"name": "wait"})
+        await within(response.until(lambda r: r.body.count(b": keep-alive") >= 3))
+        assert response.is_sse
+        stage.go.set()
+        await within(response.done())
+        assert response.messages()[-1]["id"] == 1
+
+    run(test())
+
+
+@pytest.mark.requirement("T100")
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])
+def test_a_keep_alive_that_is_no_time(seconds: float) -> None:
+    with pytest.raises(ValueError, match="keep_alive"):
+        Stage().server.asgi(keep_alive=seconds)
+
+
+@pytest.mark.requirement("4")
+@pytest.mark.parametrize("steps", [0, 2])
+def test_a_modern_client_that_leaves_cancels(steps: int) -> None:
+    async def test() -> None:
+        stage = Stage()
+        response = stage.http().start_modern(
+            1, "tools/call", {"name": "wait", "arguments": {"steps": steps}}, meta={"progressToken": 1}
+        )
+        await within(stage.began.wait())
+        response.disconnect()
+        await within(stage.ended.wait())
+        await within(response.done())
+        assert b'"id":1' not in response.body
+
+    run(test())
+
+
+@pytest.mark.requirement("4")
+@pytest.mark.parametrize("steps", [0, 2])
+def test_a_handshake_client_that_leaves_does_not_cancel(steps: int) -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        session = await http.open()
+        response = http.start(call(1, "wait", token=1, steps=steps), headers=session)
+        await within(stage.began.wait())
+        if steps:
+            await within(response.until(lambda r: len(r.messages()) == steps))
+        response.disconnect()
+        await asyncio.wait([response.task], timeout=0.05)
+        assert not stage.ended.is_set()
+        stage.go.set()
+        await within(response.done())
+        if steps:  # what was missed is still there for whoever comes back
+            last = response.events()[-1]["id"]
+            again = await within(http.send(method="GET", headers={**session, "last-event-id": last}))
+            assert [m.get("id") for m in again.messages()] == [None, None, 1]
+
+    run(test())
+
+
+@pytest.mark.requirement("4")
+def test_a_stream_is_replayed_from_the_last_event_and_no_other() -> None:
+    async def test() -> None:
+        http = Stage().http()
+        session = await http.open()
+        first = await http.send(call(1, "steps", token="one"), headers=session)
+        second = await http.send(call(2, "steps", token="two"), headers=session)
+        for response, token, id in ((first, "one", 1), (second, "two", 2)):
+            ids = [event["id"] for event in response.events()]
+            assert len(set(ids)) == 5
+            for seen, event_id in enumerate(ids):
+                again = await http.send(method="GET", headers={**session, "last-event-id": event_id})
+                found = again.messages()
+                assert found == response.messages()[seen:]
+                assert all(m.get("id", id) == id for m in found)
+                assert all(m["params"]["progressToken"] == token for m in found if "params" in m)
+        for unknown in ("p99-1", "x", "", "p1-", "p1-x", "p1--1", "-1", "g", "p1-" + "9" * 30):
+            response = await http.send(method="GET", headers={**session, "last-event-id": unknown})
+            assert response.status == 404, unknown
+        other = await http.open()
+        stolen = await http.send(method="GET", headers={**other, "last-event-id": first.events()[0]["id"]})
+        assert stolen.status == 404
+
+    run(test())
+
+
+@pytest.mark.requirement("4")
+def test_close_stream_lets_the_client_poll() -> None:
+    async def test() -> None:
+        stage = Stage()
+        proceed = asyncio.Event()
+
+        @stage.server.tool
+        async def slow(ctx: Context) -> str:
+            assert await ctx.close_stream()
+            await proceed.wait()
+            return "late"
+
+        http = stage.http()
+        session = await http.open()
+        response = http.start(call(1, "slow"), headers=session)
+        await within(response.until(lambda r: r.complete))
+        (prime,) = response.events()
+        assert (prime["data"], prime["retry"].isdigit()) == ("", True)
+        back = http.start(method="GET", headers={**session, "last-event-id": prime["id"]})
+        await within(back.started.wait())
+        proceed.set()
+        await within(back.done())
+        assert back.messages()[0]["result"]["content"][0]["text"] == "late"
+        await within(response.done())
+
+    run(test())
+
+
+@pytest.mark.requirement("4")
+def test_the_get_stream_carries_what_belongs_to_no_request() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        session = await http.open()
+        stream = http.start(method="GET", headers=session)
+        await within(stream.started.wait())
+        assert stream.is_sse
+        stage.server.register(named("later"))
+        await within(stream.until(lambda r: r.messages()))
+        assert [m["method"] for m in stream.messages()] == ["notifications/tools/list_changed"]
+        assert (await http.send(call(1, "steps", token=1), headers=session)).messages()[-1]["id"] == 1
+        assert len(stream.messages()) == 1  # answers never go there
+        stream.disconnect()
+        await within(stream.done())
+        stage.server.register(named("missed"))
+        await asyncio.sleep(0)
+        last = stream.events()[-1]["id"]
+        again = http.start(method="GET", headers={**session, "last-event-id": last})
+        await within(again.until(lambda r: r.messages()))
+        newest = http.start(method="GET", headers=session)
+        await within(again.done())  # one message goes to one stream: the newest takes over
+        newest.disconnect()
+        await within(newest.done())
+
+    run(test())
+
+
+def test_the_end_of_a_session_ends_its_stream_and_its_calls() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        session = await http.open()
+        stream = http.start(method="GET", headers=session)
+        waiting = http.start(call(1, "wait"), headers=session)
+        await within(stage.began.wait())
+        await http.send(method="DELETE", headers=session)
+        await within(stage.ended.wait())
+        await within(stream.done())
+        await within(waiting.done())
+        assert waiting.body == b""
+
+    run(test())
+
+
+def named(name: str) -> Any:
+    async def tool() -> str:
+        return name
+
+    tool.__name__ = name
+    return tool
+
+
+# ---------------------------------------------------------------- subscriptions
+
+
+@pytest.mark.requirement("4", "T101")
+@pytest.mark.parametrize("id", [0, 1, "1", "", "ü", -5])
+def test_listen_acknowledges_first_and_tells_only_what_was_asked(id: Any) -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        await http.modern(9, "server/discover")
+        for n in range(50):  # hammer it, before and while it opens
+            stage.server.host.hub.changed("tools")
+            if n == 25:
+                wanted = {
+                    "toolsListChanged": True,
+                    "promptsListChanged": False,
+                    "resourceSubscriptions": ["notes://one"],
+                }
+                stream = http.start_modern(id, "subscriptions/listen", {"notifications": wanted})
+        stage.server.host.hub.updated("notes://other")
+        stage.server.host.hub.changed("resources")
+        await within(stream.until(lambda r: r.messages()))
+        stage.server.host.hub.updated("notes://one")
+        stage.server.host.hub.changed("tools")
+        await within(stream.until(lambda r: b"notes://one" in r.body.split(b"acknowledged", 1)[1].split(b"}", 3)[-1]))
+        ack, *told = stream.messages()
+        assert ack["method"] == "notifications/subscriptions/acknowledged"
+        assert ack["params"]["notifications"]["toolsListChanged"] is True
+        assert ack["params"]["notifications"]["resourceSubscriptions"] == ["notes://one"]
+        for one in (ack, *told):
+            found = one["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"]
+            assert (found, type(found)) == (id, type(id))
+        kinds = {one["method"] for one in told}
+        assert kinds <= {"notifications/tools/list_changed", "notifications/resources/updated"}
+        assert {one["params"]["uri"] for one in told if "uri" in one["params"]} == {"notes://one"}
+        stage.server.host.hub.close()
+        await within(stream.done())
+        last = stream.messages()[-1]
+        assert last["id"] == id
+        assert last["result"]["resultType"] == "complete"
+        assert last["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == id
+
+    run(test())
+
+
+@pytest.mark.requirement("T102")
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"notifications": None},
+        {"notifications": []},
+        {"notifications": {"toolsListChanged": "yes"}},
+        {"notifications": {"resourceSubscriptions": [7]}},
+        {"notifications": {"resourceSubscriptions": [f"a:{n}" for n in range(2000)]}},
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_a_malformed_filter(params: dict[str, Any]) -> None:
+    async def test() -> None:
+        response = await within(Stage().http().modern(1, "subscriptions/listen", params))
+        assert response.messages()[-1]["error"]["code"] == -32602
+
+    run(test())
+
+
+@pytest.mark.requirement("4", "T105")
+def test_many_listeners_and_one_that_does_not_read() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        wanted = {"notifications": {"resourceSubscriptions": ["notes://one"]}}
+        streams = [http.start_modern(7, "subscriptions/listen", wanted) for _ in range(4)]
+        for stream in streams:
+            await within(stream.until(lambda r: r.messages()))
+        slow, *others = streams
+        slow.may_send.clear()
+        for n in range(12_000):
+            stage.server.host.hub.updated("notes://one")
+            await asyncio.sleep(0)
+            if n % 100 == 0:
+                await asyncio.sleep(0)
+        await within(asyncio.gather(*(o.until(lambda r: r.body.count(b"resources/updated") >= 6_000) for o in others)))
+        counts = {o.body.count(b"resources/updated") for o in others}
+        assert len(counts) == 1
+        slow.may_send.set()
+        await within(slow.until(lambda r: r.complete))
+        assert b"does not read" in slow.body
+        assert len(slow.body) < 2_500_000
+        for stream in streams:
+            stream.disconnect()
+            await within(stream.done())
+        assert not stage.server.host.hub._listeners
+
+    run(test(), 50)
+
+
+def test_a_listener_is_forgotten_when_its_client_leaves() -> None:
+    async def test() -> None:
+        stage = Stage()
+        stream = stage.http().start_modern(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        await within(stream.until(lambda r: r.messages()))
+        assert len(stage.server.host.hub._listeners) == 1
+        stream.disconnect()
+        await within(stream.done())
+        assert not stage.server.host.hub._listeners
+
+    run(test())
+
+
+@pytest.mark.requirement("T103")
+def test_a_stream_is_not_cancelled_by_a_message_of_another_connection() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        response = http.start_modern(1, "tools/call", {"name": "wait"})
+        await within(stage.began.wait())
+        session = await http.open()
+        cancel = message(None, "notifications/cancelled", {"requestId": 1})
+        for sent in ({"mcp-protocol-version": MODERN}, session):
+            assert (await http.send(cancel, headers=sent)).status == 202
+        stage.go.set()
+        assert (await within(response.done())).json()["id"] == 1
+
+    run(test())
+
+
+@pytest.mark.requirement("4")
+def test_resources_updated_reaches_the_session_that_subscribed() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        session, other = await http.open(), await http.open()
+        stream, deaf = (http.start(method="GET", headers=s) for s in (session, other))
+        for _ in range(2):
+            response = await http.send(message(1, "resources/subscribe", {"uri": "notes://one"}), headers=session)
+            assert response.json()["result"] == {}
+        stage.server.host.hub.updated("notes://one")
+        stage.server.host.hub.updated("notes://two")
+        await within(stream.until(lambda r: r.messages()))
+        await http.send(message(1, "resources/unsubscribe", {"uri": "notes://one"}), headers=session)
+        stage.server.host.hub.updated("notes://one")
+        stage.server.host.hub.changed("tools")
+        await within(stream.until(lambda r: len(r.messages()) == 2))
+        assert [m["params"].get("uri") for m in stream.messages()] == ["notes://one", None]
+        await within(deaf.until(lambda r: r.messages()))
+        assert [m["method"] for m in deaf.messages()] == ["notifications/tools/list_changed"]
+        for one in (stream, deaf):
+            one.disconnect()
+            await within(one.done())
+
+    run(test())
+
+
+# ---------------------------------------------------------------- life
+
+
+@pytest.mark.requirement("4")
+@pytest.mark.parametrize("managed", [True, False])
+def test_it_starts_itself_where_nobody_runs_its_lifespan(managed: bool) -> None:
+    seen: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(server: Any) -> AsyncIterator[str]:
+        seen.append("start")
+        yield "state"
+        seen.append("stop")
+
+    async def test() -> None:
+        server = Server("life", version="1", lifespan=lifespan)
+
+        @server.tool
+        async def state(ctx: Context) -> str:
+            return str(ctx.lifespan)
+
+        app = server.asgi()
+        inbox: asyncio.Queue[Any] = asyncio.Queue()
+        outbox: asyncio.Queue[Any] = asyncio.Queue()
+        task = None
+        if managed:
+            task = asyncio.create_task(app({"type": "lifespan"}, inbox.get, outbox.put))
+            inbox.put_nowait({"type": "lifespan.startup"})
+            assert (await within(outbox.get()))["type"] == "lifespan.startup.complete"
+        http = Http(app)
+        found = await asyncio.gather(*(http.modern(n, "tools/call", {"name": "state"}) for n in range(5)))
+        assert {r.json()["result"]["content"][0]["text"] for r in found} == {"state"}
+        assert seen == ["start"]
+        if task is not None:
+            inbox.put_nowait({"type": "lifespan.shutdown"})
+            assert (await within(outbox.get()))["type"] == "lifespan.shutdown.complete"
+            await within(task)
+            assert seen == ["start", "stop"]
+        else:
+            await server.host.stop()
+
+    run(test())
+
+
+def test_a_lifespan_that_fails_says_why() -> None:
+    @asynccontextmanager
+    async def lifespan(server: Any) -> AsyncIterator[None]:
+        raise RuntimeError("no database")
+        yield
+
+    async def test() -> None:
+        app = Server("life", version="1", lifespan=lifespan).asgi()
+        outbox: asyncio.Queue[Any] = asyncio.Queue()
+        inbox: asyncio.Queue[Any] = asyncio.Queue()
+        inbox.put_nowait({"type": "lifespan.startup"})
+        await within(app({"type": "lifespan"}, inbox.get, outbox.put))
+        event = outbox.get_nowait()
+        assert event["type"] == "lifespan.startup.failed"
+        assert "no database" in event["message"]
+
+    run(test())
+
+
+def test_websockets_are_refused() -> None:
+    async def test() -> None:
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "websocket.connect"}
+
+        async def send(event: Any) -> None:
+            sent.append(event)
+
+        await Stage().http().app({"type": "websocket", "path": "/mcp", "headers": []}, receive, send)
+        assert [event["type"] for event in sent] == ["websocket.close"]
+
+    run(test())
+
+
+def test_a_thousand_clients_with_the_same_id() -> None:
+    async def test() -> None:
+        http = Stage().http()
+        sessions = [await http.open() for _ in range(20)]
+
+        async def one(n: int) -> None:
+            if n % 2:
+                response = await http.modern(0, "tools/call", {"name": "echo", "arguments": {"text": str(n)}})
+            else:
+                response = await http.send(call(n // 20, "echo", text=str(n)), headers=sessions[n // 2 % 20])
+            assert response.json()["result"]["content"][0]["text"] == str(n)
+
+        await asyncio.gather(*(one(n) for n in range(1000)))
+
+    run(test())
+
+
+def test_answers_are_one_line_of_json() -> None:
+    async def test() -> None:
+        http = Stage().http()
+        text = "line\nbreak\r\u2028"
+        response = await http.modern(
+            1, "tools/call", {"name": "echo", "arguments": {"text": text}}, headers={"accept": "text/event-stream"}
+        )
+        (event,) = response.events()
+        assert json.loads(event["data"])["result"]["content"][0]["text"] == text
+
+    run(test())
