@@ -416,7 +416,7 @@ def test_a_prompt_can_be_rendered_without_the_wire(era: str) -> None:
 
     @server.tool
     async def render(ctx: Context[Any]) -> str:
-        result: Any = await server._prompts.render(ctx._call, "review", {"code": "x"})
+        result: Any = await server.features.prompts.render(ctx._call, "review", {"code": "x"})
         return str(result.messages[0].content.text)
 
     answer = ask(server, era, "tools/call", name="render", arguments={})

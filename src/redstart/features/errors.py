@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,10 +71,12 @@ class ErrorPolicy:
 
     def text(self, error: BaseException, what: str) -> str:
         """The words for the client; the traceback goes to the log under the same id."""
-        id = secrets.token_hex(4)
+        id = os.urandom(4).hex()
         log.error("%s failed (error id %s)", what, id, exc_info=error)
         name = type(error).__name__
         if self.debug:
+            import traceback  # slow to load, and seldom needed
+
             return "".join(traceback.format_exception(error)).rstrip() + f"\n(error id {id})"
         if isinstance(error, self.expose):
             return f"{name}: {_safe_str(error)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from msgspec import UNSET, Raw, Struct
 
@@ -50,6 +50,8 @@ class Prompt:
     >>> Prompt("greet", messages="Greet {who}{?how? {how}}.", arguments=[("who", "Whom", True), ("how", "")])
     Prompt('greet')
     """
+
+    kind: ClassVar = "prompt"
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -44,6 +44,8 @@ class Resource:
     >>> Resource("notes://{name}", name="note", handler=lambda name: f"# {name}").argument_names()
     ('name',)
     """
+
+    kind: ClassVar = "resource"
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from msgspec import UNSET, Raw
 
@@ -45,6 +45,8 @@ class Tool:
     >>> tool.name
     'shout'
     """
+
+    kind: ClassVar = "tool"
 
     def __init__(
         self,

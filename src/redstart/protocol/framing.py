@@ -36,6 +36,8 @@ class Framer:
     def feed(self, data: bytes) -> list[bytes]:
         """The messages that `data` completes."""
         if self.framing == "newline":
+            if data[-1:] == b"\n" and len(data) <= self._limit and not self._parts and not self._skipping:
+                return list(filter(bytes.strip, data.split(b"\n")))  # whole lines, as nearly always
             return self._feed_lines(data)
         if self.framing == "content-length":
             return self._feed_counted(data)

@@ -12,15 +12,16 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
-from redstart.features.ask import Accepted, Answer, Question, form_question, url_question, value_of
+from redstart.features.errors import Unwind
 from redstart.features.results import to_json
-from redstart.features.sampling import Root, Sampled, roots_question, sampling_question
 from redstart.protocol.call import Call
-from redstart.server.asking import Unwind, dialogue_of
 from redstart.server.facts import App, Facts
 from redstart.wire.jsonrpc import decode
 
 if TYPE_CHECKING:
+    from redstart.features.ask import Answer, Question
+    from redstart.features.sampling import Root, Sampled
+    from redstart.server.asking import Dialogue
     from redstart.server.host import Host
 
 R = TypeVar("R")
@@ -80,9 +81,21 @@ class Context(Facts[App]):
 
     # ------------------------------------------------------------ questions
 
+    # What asks is loaded by the first question: most servers never ask one.
+
     def _put(self, question: Question) -> Awaitable[Any]:
         question.threaded = self._threaded
-        return dialogue_of(self._call, self._host).ask(question)
+        return _dialogue(self).ask(question)
+
+    def _form(self, message: str, schema: Any, key: str | None) -> Question:
+        from redstart.features.ask import form_question
+
+        return form_question(self._call, message, schema, key)
+
+    async def _value(self, question: Question) -> Any:
+        from redstart.features.ask import value_of
+
+        return value_of(await self._put(question), question.message)
 
     @overload
     async def elicit(self, message: str, *, key: str | None = None) -> Answer[str]: ...
@@ -103,10 +116,12 @@ class Context(Facts[App]):
         ...             return f"Hello, {name}!"
         ...     return "No name provided."
         """
-        return await self._put(form_question(self._call, message, schema, key))  # type: ignore[no-any-return]
+        return await self._put(self._form(message, schema, key))  # type: ignore[no-any-return]
 
     async def elicit_url(self, url: str, message: str, key: str | None = None) -> Answer[None]:
         """Send the user to a web page, for secrets and sign-in. `Accepted` means consent, not that it was done."""
+        from redstart.features.ask import url_question
+
         return await self._put(url_question(self._call, url, message, key))  # type: ignore[no-any-return]
 
     @overload
@@ -117,25 +132,27 @@ class Context(Facts[App]):
     async def ask(self, message: str, schema: Any, key: str | None = None) -> Any: ...
     async def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
-        return value_of(await self._put(form_question(self._call, message, schema, key)), message)
+        return await self._value(self._form(message, schema, key))
 
     async def confirm(self, message: str, key: str | None = None) -> bool:
         """Whether the user says yes; every other reaction is a no."""
-        answer = await self._put(form_question(self._call, message, bool, key))
-        return isinstance(answer, Accepted) and answer.data
+        answer = await self._put(self._form(message, bool, key))
+        return getattr(answer, "data", False) is True
 
     async def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
         """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
-        return value_of(await self._put(form_question(self._call, message, choices, key)), message)
+        return await self._value(self._form(message, choices, key))
 
     async def ask_all(self, **questions: tuple[str, Any]) -> dict[str, Any]:
         """Several answers by name, in one round where the protocol can: `ask_all(name=("Your name?", str), …)`."""
-        asked = {name: form_question(self._call, *pair, key=name) for name, pair in questions.items()}
-        if dialogue_of(self._call, self._host).live:
-            return {name: value_of(await self._put(q), q.message) for name, q in asked.items()}
+        asked = {name: self._form(*pair, name) for name, pair in questions.items()}
+        if _dialogue(self).live:
+            return {name: await self._value(question) for name, question in asked.items()}
+        from redstart.features.ask import value_of
+
         answers = await asyncio.gather(*map(self._put, asked.values()))
         pairs = zip(asked.items(), answers, strict=True)
-        return {name: value_of(answer, q.message) for (name, q), answer in pairs}
+        return {name: value_of(answer, question.message) for (name, question), answer in pairs}
 
     async def sample(
         self,
@@ -156,6 +173,8 @@ class Context(Facts[App]):
 
         `messages` is a text, a Message, a `(role, text)` pair, or a list of them.
         """
+        from redstart.features.sampling import sampling_question
+
         question = sampling_question(
             self._call,
             messages,
@@ -174,6 +193,8 @@ class Context(Facts[App]):
 
     async def roots(self, key: str | None = None) -> list[Root]:
         """The folders that the client shares. (The spec has deprecated roots.)"""
+        from redstart.features.sampling import roots_question
+
         return await self._put(roots_question(self._call, key))  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------ side effects
@@ -191,7 +212,7 @@ class Context(Facts[App]):
         ...     number = await ctx.step("reserve", lambda: 42)
         ...     return f"No. {number}" if await ctx.confirm(f"Buy {item}?") else "cancelled"
         """
-        dialogue = dialogue_of(self._call, self._host)
+        dialogue = _dialogue(self)
         found = await dialogue.begin_step(key)
         if found is None:
             raw = None
@@ -323,7 +344,7 @@ class SyncContext(Facts[App]):
 
     def step(self, key: str, fn: Callable[[], T]) -> T:
         """Do `fn()` once, however often the handler runs, and return its result as JSON. See `Context.step`."""
-        dialogue = dialogue_of(self._call, self._host)
+        dialogue = _dialogue(self)
         found = self._wait(dialogue.begin_step(key))
         if found is None:
             raw = None
@@ -333,6 +354,12 @@ class SyncContext(Facts[App]):
             finally:
                 found = self._wait(dialogue.end_step(key, raw))
         return decode(found)  # type: ignore[no-any-return]
+
+
+def _dialogue(ctx: Facts[Any]) -> Dialogue:
+    from redstart.server.asking import dialogue_of
+
+    return dialogue_of(ctx._call, ctx._host)
 
 
 async def _awaited(value: Any) -> Any:

@@ -9,23 +9,21 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from redstart.features.ask import UrlElicitationRequired
-from redstart.features.errors import log
+from redstart.features.errors import Unwind, log
 from redstart.features.subscriptions import Hub
 from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal, Session
 from redstart.protocol.link import Link
-from redstart.server.asking import Unwind
 from redstart.server.context import current_call
 from redstart.server.pool import Pool
-from redstart.server.rounds import concluded, must_visit, paused
-from redstart.server.seal import KeyRing
-from redstart.store.open import open_state
-from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
+from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, ProtocolError
 
 if TYPE_CHECKING:
+    from redstart.server.seal import KeyRing
     from redstart.server.server import Server
+    from redstart.store.shared import SharedState
 
 R = TypeVar("R")
 _EAGER = sys.version_info >= (3, 12)
@@ -51,8 +49,8 @@ class Host:
         self.server = server
         self.pool = Pool(server.threads)
         self.hub = Hub()
-        self.store = open_state(server.store)
-        self.keys = KeyRing(server.keys)
+        if server.keys or server.store is not None:  # what was given wrong is said now, not when it is needed
+            _ = self.keys, self.store
         self.steps: dict[str, asyncio.Future[None]] = {}
         """Steps of dialogues that run now, by their names in the store."""
         self.force_replay = False
@@ -62,6 +60,20 @@ class Host:
         self._unwinding: set[asyncio.Task[Any]] = set()
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Task[None] | None = None
+
+    @cached_property
+    def store(self) -> SharedState:
+        """The state that servers share; loaded when it is first needed."""
+        from redstart.store.open import open_state
+
+        return open_state(self.server.store)
+
+    @cached_property
+    def keys(self) -> KeyRing:
+        """What seals the state of a dialogue; loaded when it is first needed."""
+        from redstart.server.seal import KeyRing
+
+        return KeyRing(self.server.keys)
 
     # ------------------------------------------------------------ life
 
@@ -138,10 +150,20 @@ class Host:
             try:
                 result = await self.server.dispatch(call)
             except (asyncio.CancelledError, Unwind) as error:
+                if call.state is None:
+                    raise
+                from redstart.server.rounds import paused
+
                 result = await paused(call, error)
-            except UrlElicitationRequired as error:
+            except ProtocolError as error:
+                if error.code != URL_ELICITATION_REQUIRED:
+                    raise
+                from redstart.server.rounds import must_visit
+
                 result = await must_visit(call, self, error)
             if call.state is not None:
+                from redstart.server.rounds import concluded
+
                 result = await concluded(call, result)
             return call.link.reply(call, result)
         except ProtocolError as error:

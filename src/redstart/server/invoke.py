@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from redstart.features.errors import RegistrationError, ToolError, log, place
-from redstart.features.prompts import Prompt
-from redstart.features.resources import Resource
 from redstart.features.solutions import Cut
 from redstart.features.tools import Tool
 from redstart.protocol.call import Call
@@ -24,9 +22,10 @@ from redstart.server.deadline import Deadline, current_deadline
 from redstart.server.drive import drive_async, drive_inline, drive_sync, is_generator
 from redstart.server.gate import QUEUE, Gate, gated
 from redstart.server.inject import has_dependencies, plan, providers
-from redstart.server.process import in_process
 
 if TYPE_CHECKING:
+    from redstart.features.prompts import Prompt
+    from redstart.features.resources import Resource
     from redstart.server.host import Host
     from redstart.server.pool import Job
 
@@ -94,6 +93,8 @@ def compose_invoke(
     """
     _check_options(fn, executor, timeout)
     if executor == "process":
+        from redstart.server.process import in_process  # most servers have no such tool
+
         invoke = in_process(fn, injected, host, cut=cut, typed=typed)
     elif is_async(fn):
         invoke = _on_loop(drive_async(fn, host, cut) if is_generator(fn) else fn, fn, injected, host)

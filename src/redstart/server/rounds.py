@@ -9,12 +9,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
-
 from redstart.features.ask import BadAnswer, UrlElicitationRequired, url_question, value_of
-from redstart.features.errors import ToolError, Unanswered, log
+from redstart.features.errors import ToolError, Unanswered, Unwind, log
 from redstart.protocol.call import Call
-from redstart.server.asking import TRIES, Dialogue, Unwind, dialogue_of, question_record
+from redstart.server.asking import TRIES, Dialogue, dialogue_of, question_record
 from redstart.server.request_state import input_required, recall
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode
 from redstart.wire.types import InputRequired, ToolResult
@@ -27,12 +25,6 @@ SWALLOWED = (
     "The handler went on after a question that ends its run: somewhere it catches BaseException (or a bare `except:`) "
     "around ctx.elicit, ctx.ask, … Catch Exception instead, or re-raise."
 )
-
-
-def comes_again(call: Call, host: Host) -> bool:
-    """Whether a call brings answers, or is to be served as if it did."""
-    params = call.params
-    return params.request_state is not UNSET or params.input_responses is not UNSET or host.force_replay
 
 
 def run_again(call: Call, host: Host, handler: Handler) -> Awaitable[Any]:
@@ -112,8 +104,10 @@ def answering(dispatch: Handler, host: Host) -> Handler:
     return answer
 
 
-async def must_visit(call: Call, host: Host, error: UrlElicitationRequired) -> Any:
+async def must_visit(call: Call, host: Host, error: ProtocolError) -> Any:
     """A handler needs its user to go to a web page first: said in the way of the dialect."""
+    if not isinstance(error, UrlElicitationRequired):
+        raise error
     if call.dialect.url_required and call.capabilities.has("elicitation.url"):
         raise error
     if not call.dialect.modern:

@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from msgspec import UNSET
 
-from redstart.features.completion import Completer, Completions
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
-from redstart.features.lifecycle import Lifecycle
-from redstart.features.prompts import Argument, Prompt, Prompts
 from redstart.features.registry import Cache, OnDuplicate, Registry, Visible
-from redstart.features.resources import Resource, Resources
-from redstart.features.solutions import Solutions, predicate
-from redstart.features.tools import Parameter, Task, Tool, Tools, tool_of
-from redstart.protocol.call import Call
-from redstart.protocol.methods import METHODS
+from redstart.features.tools import Tool, tool_of
 from redstart.protocol.modern import Modern
+from redstart.server.dispatch import Dispatch
 from redstart.server.gate import QUEUE, Gate
-from redstart.server.host import Host, Middleware, Next, compose
+from redstart.server.host import Host, Middleware, Next
 from redstart.server.inject import check_is_callable, injected
 from redstart.server.invoke import Limits, compose_invoke, equip
-from redstart.server.rounds import answering, comes_again, run_again
-from redstart.server.visible import seen_by
-from redstart.store.shared import SharedState
-from redstart.wire.jsonrpc import METHOD_NOT_FOUND, ProtocolError
 from redstart.wire.meta import Implementation
-from redstart.wire.types import Icon
 
 if TYPE_CHECKING:
+    from redstart.features.completion import Completer
+    from redstart.features.explicit import Parameter
+    from redstart.features.prompts import Argument, Prompt
+    from redstart.features.resources import Resource
+    from redstart.features.solutions import Solutions
+    from redstart.features.tools import Task
     from redstart.protocol.framing import Framing
+    from redstart.store.shared import SharedState
+    from redstart.wire.types import Icon
 
 F = TypeVar("F", bound=Callable[..., Any])
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 Authenticate = Callable[[str], Any]
-
-DECLARABLE: Final = ("tools", "prompts", "resources", "completions", "logging", "elicitation")
-"""What `Server(capabilities=…)` may name. Elicitation is the client's: naming it promises nothing to clients."""
 
 
 class Server:
@@ -114,28 +108,15 @@ class Server:
         self.prompts: Registry[Prompt] = Registry("prompt", on_duplicate, page_size, **rules)
         self.resources: Registry[Resource] = Registry("resource", on_duplicate, page_size, **rules)
         self.templates: Registry[Resource] = Registry("resource template", on_duplicate, page_size, **rules)
-        self._tools = Tools(self.tools, self.errors)
-        self._prompts = Prompts(self.prompts, self.errors)
-        self._resources = Resources(self.resources, self.templates, self.errors)
-        self._completions = Completions(self.prompts, self.templates, self._resources.matching, self.errors)
-        self._declared = _declared(capabilities)
-        self._lifecycle = Lifecycle(self.info, instructions, self.modern)
-        self._lifecycle.cache = cache or self._lifecycle.cache
-        self._middleware = list(middleware)
-        self._handlers: dict[str, Next] = {}
-        self._lists: dict[str, Next] = {}
-        self.dispatch: Next = self._dispatch
-        hub = self.host.hub
-        self.tools.changed.append(lambda: hub.changed("tools"))
-        self.prompts.changed += [self._offer, lambda: hub.changed("prompts")]
-        for registry in (self.resources, self.templates):
-            registry.changed += [self._offer, lambda: hub.changed("resources")]
-        self._offer()
-        for tool in _many(tools, Tool):
+        self.dispatch: Next
+        self.features = Dispatch(self, instructions, cache)
+        self.features.wrap(middleware)
+        self.features.declare(capabilities)
+        for tool in _many(tools):
             self.register(tool)
-        for prompt in _many(prompts, Prompt):
-            self.register(prompt if isinstance(prompt, Prompt) else Prompt(handler=prompt))
-        for resource in _many(resources, Resource):
+        for prompt in _many(prompts):
+            self.register(prompt) if getattr(prompt, "kind", "") == "prompt" else self.prompt(prompt)
+        for resource in _many(resources):
             self.register(resource)
 
     @property
@@ -205,6 +186,8 @@ class Server:
         """
 
         def decorate(fn: F) -> F:
+            from redstart.features.solutions import predicate
+
             check_is_callable(fn)
             self.register(predicate(**options)(fn))
             return fn
@@ -239,6 +222,8 @@ class Server:
         """
 
         def decorate(fn: F) -> F:
+            from redstart.features.prompts import Prompt
+
             check_is_callable(fn)
             self.register(Prompt(handler=fn, **options))
             return fn
@@ -257,6 +242,8 @@ class Server:
             raise RegistrationError(f'{place(uri)}: write @server.resource("scheme://…"): a resource has a URI')
 
         def decorate(fn: F) -> F:
+            from redstart.features.resources import Resource
+
             check_is_callable(fn)
             self.register(Resource(uri, name, handler=fn, mime_type=mime_type, **options))
             return fn
@@ -273,35 +260,40 @@ class Server:
         """
 
         def decorate(fn: F) -> F:
+            from redstart.features.completion import Completer
+
             check_is_callable(fn)
             completer = Completer(fn, argument, place(fn))
             completer.compile(injected)
             self._equip(completer)
-            self._completions.add(ref, completer)
-            self._offer()
+            self.features.completions.add(ref, completer)
+            self.features.offer()
             return fn
 
         return decorate
 
     def register(self, thing: Tool | Prompt | Resource | Callable[..., Any]) -> None:
         """Serve `thing`, now or while the server runs; a plain function becomes a tool."""
-        if not isinstance(thing, Tool | Prompt | Resource):
-            thing = tool_of(thing, injected)
-        thing.compile(injected)
-        thing.sees = None if thing.visible is None else seen_by(thing.visible, self.host)
-        if thing.handler is not None:
-            equip(thing, self.host, self.limits)
-        if isinstance(thing, Tool):
-            self.tools.add(thing)
+        made: Any = thing if hasattr(type(thing), "kind") else tool_of(thing, injected)
+        made.compile(injected)
+        made.sees = None
+        if made.visible is not None:
+            from redstart.server.visible import seen_by
+
+            made.sees = seen_by(made.visible, self.host)
+        if made.handler is not None:
+            equip(made, self.host, self.limits)
+        if made.kind == "tool":
+            self.tools.add(made)
             return
-        for completer in thing.completers.values():
+        for completer in made.completers.values():
             self._equip(completer)
-        self._completions.check(thing)
-        if isinstance(thing, Prompt):
-            self.prompts.add(thing)
+        self.features.completions.check(made)
+        if made.kind == "prompt":
+            self.prompts.add(made)
             return
-        (self.resources if thing.template is None else self.templates).add(thing)
-        for companion in thing.companions():
+        (self.resources if made.template is None else self.templates).add(made)
+        for companion in made.companions():
             self.register(companion)
 
     def _equip(self, completer: Completer) -> None:
@@ -311,19 +303,19 @@ class Server:
     def remove(self, thing: Tool | Prompt | Resource | Callable[..., Any] | str) -> None:
         """Serve `thing` no longer: the object, its function, or its name or URI."""
         found = 0
-        for registry in (self.tools, self.prompts, self.resources, self.templates):
+        registries: tuple[Registry[Any], ...] = (self.tools, self.prompts, self.resources, self.templates)
+        for registry in registries:
             for key in registry.keys_of(thing):
                 found += 1
                 item: Any = registry.remove(key)
-                for companion in item.companions() if isinstance(item, Resource) else ():
+                for companion in item.companions() if item.kind == "resource" else ():
                     self.remove(companion)
         if not found:
             raise KeyError(f"nothing that is registered is {thing!r}")
 
     def add_middleware(self, layer: Middleware) -> Middleware:
         """Wrap every request of every method in `async def layer(call, next)`; usable as a decorator."""
-        self._middleware.append(layer)
-        self._recompose()
+        self.features.wrap([layer])
         return layer
 
     def notify(self, uri: str) -> None:
@@ -333,57 +325,6 @@ class Server:
     def notify_changed(self, kind: str) -> None:
         """Tell every client that wants to know that the list of `tools`, `prompts` or `resources` is another one."""
         self.host.hub.changed(kind)
-
-    # ------------------------------------------------------------ answering
-
-    def _offer(self) -> None:
-        """The capabilities, and the table from method to handler, that follow from what is registered."""
-        offered: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
-        if self.prompts or "prompts" in self._declared:
-            offered["prompts"] = {"listChanged": True}
-        if self.resources or self.templates or "resources" in self._declared:
-            offered["resources"] = {"subscribe": True, "listChanged": True}
-        if self._completions or "completions" in self._declared:
-            offered["completions"] = {}
-        self._lifecycle.capabilities = offered
-        self.host.hub.offers = set(offered)
-        table: dict[str, Next] = {
-            "initialize": self._lifecycle.initialize,
-            "ping": self._lifecycle.ping,
-            "server/discover": self._lifecycle.discover,
-            "logging/setLevel": self._lifecycle.set_level,
-            "tools/list": self._tools.list,
-            "tools/call": self._tools.call,
-            "prompts/list": self._prompts.list,
-            "prompts/get": self._prompts.get,
-            "resources/list": self._resources.list,
-            "resources/templates/list": self._resources.list_templates,
-            "resources/read": self._resources.read,
-            "completion/complete": self._completions.complete,
-            "resources/subscribe": self.host.hub.subscribe,
-            "resources/unsubscribe": self.host.hub.unsubscribe,
-            "subscriptions/listen": self.host.hub.listen,
-        }
-        gated = {name: METHODS[name].capability for name in table}
-        self._handlers = {name: table[name] for name, need in gated.items() if need is None or need in offered}
-        # Clients of the handshake era get an empty list of what is not offered; later ones are told that it is not.
-        self._lists = {name: table[name] for name in table if METHODS[name].list_of}
-        self._recompose()
-
-    def _recompose(self) -> None:
-        # Without middleware `Host.answer` itself turns a question into a result.
-        inner = answering(self._dispatch, self.host) if self._middleware else self._dispatch
-        self.dispatch = compose(self._middleware, inner)
-
-    def _dispatch(self, call: Call) -> Awaitable[Any]:
-        handler = self._handlers.get(call.method.name)
-        if handler is None and not call.dialect.modern:
-            handler = self._lists.get(call.method.name)
-        if handler is None:
-            raise ProtocolError(METHOD_NOT_FOUND, f"This server does not offer {call.method.name}")
-        if call.method.may_ask and comes_again(call, self.host):
-            return run_again(call, self.host, handler)
-        return handler(call)
 
     # ------------------------------------------------------------ running
 
@@ -440,13 +381,5 @@ class Server:
         return Endpoint(self, path=path, **options)
 
 
-def _many(given: Any, kind: type) -> Iterable[Any]:
-    return (given,) if isinstance(given, kind) or callable(given) else given
-
-
-def _declared(names: Iterable[str]) -> frozenset[str]:
-    declared = frozenset(names)
-    unknown = declared - set(DECLARABLE)
-    if unknown:
-        raise ValueError(f"no capability is called {', '.join(sorted(unknown))}; known: {', '.join(DECLARABLE)}")
-    return declared
+def _many(given: Any) -> Iterable[Any]:
+    return (given,) if hasattr(type(given), "kind") or callable(given) else given

@@ -147,7 +147,7 @@ class StdioPeer:
     def feed(self, data: bytes) -> None:
         """Bytes from the peer; what they lead to goes out in one write where it can."""
         channel, host = self.channel, self._host
-        channel.hold()
+        channel.held = True
         for message in self._framer.feed(data):
             host.feed(self, message)
         channel.release()
@@ -253,7 +253,8 @@ class Outlet:
         self._parts: list[bytes] = []
         self._rest: bytes | memoryview = b""  # the part of a write that the peer has not taken yet
         self._size = 0
-        self._scheduled = self._held = self._blocked = self._paused = self.broken = False
+        self._scheduled = self._blocked = self._paused = self.broken = False
+        self.held = False  # while more is about to be sent
         self._drained: asyncio.Event | None = None
         self.reader: Any = None
         mode = os.fstat(fd).st_mode
@@ -264,7 +265,7 @@ class Outlet:
     def send(self, data: bytes) -> None:
         data = self._frame(data)
         self._parts.append(data)
-        if self._scheduled or self._held or self._blocked:
+        if self._scheduled or self.held or self._blocked:
             if self._blocked:
                 self._grow(len(data))
             return
@@ -274,11 +275,9 @@ class Outlet:
         else:
             self._flush()
 
-    def hold(self) -> None:
-        self._held = True
-
     def release(self) -> None:
-        self._held = False
+        """Nobody adds to this write any more."""
+        self.held = False
         if self._parts and not self._scheduled and not self._blocked:
             self._flush()
 

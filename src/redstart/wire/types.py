@@ -149,6 +149,12 @@ class ListedTool(Shape):
 
 
 class PromptArgument(Shape):
+    """One argument of a prompt, as a client sees it.
+
+    >>> PromptArgument("language", description="of the code", required=True).name
+    'language'
+    """
+
     name: str
     title: str | UnsetType = UNSET
     description: str | UnsetType = UNSET
