@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import ROOT
 
 import redstart
+from support import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

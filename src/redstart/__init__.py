@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from redstart.features.sampling import Root, Sampled
     from redstart.features.solutions import Progress, predicate
     from redstart.features.tools import Tool
-    from redstart.server.context import Context, SyncContext, current_context
+    from redstart.server.context import Context, SyncContext
+    from redstart.server.handling import current_context
     from redstart.server.inject import Depends
     from redstart.server.server import Server
     from redstart.wire.jsonrpc import ProtocolError
@@ -86,7 +87,7 @@ _HOMES = {
     "predicate": "features.solutions",
     "Unanswered": "features.errors",
     "UrlElicitationRequired": "features.ask",
-    "current_context": "server.context",
+    "current_context": "server.handling",
 }
 
 __all__ = [

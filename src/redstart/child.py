@@ -27,8 +27,9 @@ from redstart.features.errors import ToolError
 from redstart.features.results import free_result, speaks_blocks, to_json
 from redstart.features.solutions import Collected, Collector, Progress
 from redstart.schema.signature import compile_signature
-from redstart.server.drive import is_generator, run_generator
+from redstart.server.drive import run_generator
 from redstart.server.inject import injected, plan
+from redstart.server.kinds import is_generator
 from redstart.server.process import Answer, Hello, Packed, Target, Thrown
 from redstart.server.resolve import run_here
 from redstart.wire.jsonrpc import ProtocolError, decode

@@ -30,7 +30,7 @@ from redstart import (
     UrlElicitationRequired,
     current_context,
 )
-from redstart.server.context import elicit_callable
+from redstart.server.handling import elicit_callable
 
 every = pytest.mark.parametrize("revision", REVISIONS)
 handshakes = pytest.mark.parametrize("revision", [JUNE, NOVEMBER])

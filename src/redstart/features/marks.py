@@ -26,6 +26,12 @@ def mark(fn: F, kind: type[Component], options: dict[str, Any]) -> F:
     if not callable(fn) or isinstance(fn, type):
         raise RegistrationError(f"expected a function, got {fn!r}")
     try:
+        kind(handler=fn, **options)  # a keyword that it does not know fails here, where it was written
+    except RegistrationError:
+        raise
+    except TypeError as error:
+        raise RegistrationError(f"{place(fn)}: {error}") from error
+    try:
         # The newest first in the source is the last to be applied. A copy, because functools.wraps shares the list.
         setattr(fn, MARKS, [(kind, options), *getattr(fn, MARKS, ())])
     except AttributeError:

@@ -17,9 +17,8 @@ def principal_key(user: Any) -> str:
         return ""
     if isinstance(user, str):
         return user
-    get = user.get if isinstance(user, dict) else lambda name: getattr(user, name, None)
     for name in _NAMES:
-        value = get(name)
+        value = user.get(name) if isinstance(user, dict) else getattr(user, name, None)
         if value is not None and not callable(value):
             return str(value)
     raise TypeError(f"auth= returned {type(user).__name__}, which has none of: {', '.join(_NAMES)}")

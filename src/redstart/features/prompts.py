@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Struct
 
 from redstart.features.completion import Completer, completers
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
@@ -192,14 +192,11 @@ class Prompt:
 
 
 class Prompts:
-    """`prompts/list` and `prompts/get`."""
+    """`prompts/get`."""
 
     def __init__(self, registry: Registry[Prompt], errors: ErrorPolicy) -> None:
         self.registry = registry
         self.errors = errors
-
-    async def list(self, call: Call) -> Raw:
-        return self.registry.page(call)
 
     def get(self, call: Call) -> Awaitable[t.Result]:
         params: t.GetPromptParams = call.params

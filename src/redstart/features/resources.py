@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from redstart.features.completion import Completer, completers
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
@@ -185,18 +185,12 @@ class Resource:
 
 
 class Resources:
-    """`resources/list`, `resources/templates/list` and `resources/read`."""
+    """`resources/read`."""
 
     def __init__(self, registry: Registry[Resource], templates: Registry[Resource], errors: ErrorPolicy) -> None:
         self.registry = registry
         self.templates = templates
         self.errors = errors
-
-    async def list(self, call: Call) -> Raw:
-        return self.registry.page(call)
-
-    async def list_templates(self, call: Call) -> Raw:
-        return self.templates.page(call)
 
     def read(self, call: Call) -> Awaitable[t.Result]:
         return self.read_uri(call, call.params.uri)

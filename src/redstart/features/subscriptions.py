@@ -137,7 +137,7 @@ class Hub:
     def _accepted(self, wanted: ListenFilter) -> ListenFilter:
         """The part of a filter that this server can serve."""
         uris = wanted.resource_subscriptions
-        if uris is not UNSET and len(uris) > MAX_URIS:  # type: ignore[arg-type]
+        if uris is not UNSET and len(uris) > MAX_URIS:
             raise ProtocolError(INVALID_PARAMS, f"At most {MAX_URIS} resources in one subscription")
         accepted = ListenFilter()
         for kind, name in KINDS.items():

@@ -168,15 +168,12 @@ def tool_of(fn: Callable[..., Any], injected: Injected) -> Tool:
 
 
 class Tools:
-    """`tools/list` and `tools/call`."""
+    """`tools/call`."""
 
     def __init__(self, registry: Registry[Tool], errors: ErrorPolicy) -> None:
         self.registry = registry
         self.items = registry.items
         self.errors = errors
-
-    async def list(self, call: Call) -> Raw:
-        return self.registry.page(call)
 
     async def call(self, call: Call) -> t.ToolResult:
         params: t.CallToolParams = call.params
@@ -186,11 +183,21 @@ class Tools:
         raw = params.arguments
         if tool.header_rules and call.headers is not None and call.dialect.modern:
             check_headers(tool.header_rules, call, raw)
+        return await self._run(call, tool, None if raw is UNSET else raw)
+
+    async def run(self, call: Call, name: str, raw: bytes) -> t.ToolResult:
+        """The result of the tool `name`, on behalf of `call`; for handlers that use a tool."""
+        tool = self.registry.find(name, call)
+        if tool is None:
+            raise self.unknown(name, call)
+        return await self._run(call, tool, raw)
+
+    async def _run(self, call: Call, tool: Tool, raw: bytes | Raw | None) -> t.ToolResult:
         try:
             if tool.needs:
                 check_needs(call, tool.needs)
             try:
-                arguments = tool.bind(None if raw is UNSET else raw)
+                arguments = tool.bind(raw)
             except ShapeError as error:
                 return t.ToolResult(content=[t.Text(str(error))], is_error=True)
             plain = tool.plain

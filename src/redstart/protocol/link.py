@@ -47,6 +47,7 @@ from redstart.wire.meta import PROTOCOL_VERSION
 from redstart.wire.types import Result
 
 _EMPTY = b"{}"
+_ORDINARY = frozenset(row for row in METHODS.values() if row.eras & HANDSHAKE and row.name != "initialize")
 
 
 class Link:
@@ -111,10 +112,10 @@ class Link:
         if meta is not UNSET and meta.protocol_version is not UNSET:
             modern.check(row, name, params, meta, headers)
             session = None
+        elif headers is None and meta is UNSET and self.session is not None and row in _ORDINARY:
+            session = self.session  # as nearly always on a pipe: there is nothing to refuse
         else:
-            if _is_half_modern(row, meta, headers):
-                raise modern.missing(PROTOCOL_VERSION)
-            session = self._admitted(row, name, params)
+            session = self._admitted(row, name, params, headers)
         call = Call(self, id, raw_id, row, params, raw)  # type: ignore[arg-type]
         if session is None:
             self.modern.admit(call, meta)  # type: ignore[arg-type]
@@ -125,8 +126,10 @@ class Link:
         self.calls[id] = call
         return call
 
-    def _admitted(self, row: Method | None, name: str, params: Any) -> Session:
+    def _admitted(self, row: Method | None, name: str, params: Any, headers: Headers | None) -> Session:
         """The session of a handshake request; `initialize` opens it."""
+        if _is_half_modern(row, params.meta, headers):
+            raise modern.missing(PROTOCOL_VERSION)
         if name == "initialize":
             if self.session is not None:
                 raise ProtocolError(INVALID_REQUEST, "The handshake has already been made")

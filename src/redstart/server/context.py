@@ -12,11 +12,15 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
+from msgspec import Raw
+
 from redstart.features.errors import Unwind
 from redstart.features.results import to_json
 from redstart.protocol.call import Call
 from redstart.server.facts import App, Facts
+from redstart.server.kinds import is_async
 from redstart.wire.jsonrpc import decode
+from redstart.wire.types import Message, ResourceContents, ToolResult
 
 if TYPE_CHECKING:
     from redstart.features.ask import Answer, Question
@@ -223,6 +227,25 @@ class Context(Facts[App]):
                 found = await dialogue.end_step(key, raw)
         return decode(found)
 
+    # ------------------------------------------------------------ the server's own things
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
+        """The result of another tool of this server, for the same client; its failure is a result too."""
+        result = await self._host.server.features.tools.run(self._call, name, to_json(dict(arguments or {})))
+        if isinstance(result.structured, Raw):
+            result.structured = decode(result.structured)
+        return result
+
+    async def read_resource(self, uri: str) -> list[ResourceContents]:
+        """What a resource of this server holds."""
+        result: Any = await self._host.server.features.resources.read_uri(self._call, uri)
+        return result.contents  # type: ignore[no-any-return]
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
+        """The messages of a prompt of this server."""
+        result: Any = await self._host.server.features.prompts.render(self._call, name, arguments or {})
+        return result.messages  # type: ignore[no-any-return]
+
 
 class _Threaded(Context[App]):
     """The Context behind a SyncContext: its questions come from a thread."""
@@ -355,6 +378,20 @@ class SyncContext(Facts[App]):
                 found = self._wait(dialogue.end_step(key, raw))
         return decode(found)  # type: ignore[no-any-return]
 
+    # ------------------------------------------------------------ the server's own things
+
+    def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
+        """The result of another tool of this server, for the same client; its failure is a result too."""
+        return self._wait(self._async.call_tool(name, arguments))
+
+    def read_resource(self, uri: str) -> list[ResourceContents]:
+        """What a resource of this server holds."""
+        return self._wait(self._async.read_resource(uri))
+
+    def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
+        """The messages of a prompt of this server."""
+        return self._wait(self._async.get_prompt(name, arguments))
+
 
 def _dialogue(ctx: Facts[Any]) -> Dialogue:
     from redstart.server.asking import dialogue_of
@@ -364,36 +401,3 @@ def _dialogue(ctx: Facts[Any]) -> Dialogue:
 
 async def _awaited(value: Any) -> Any:
     return await value
-
-
-def current_context() -> Any:
-    """The context of the request that is being served here: `Context` on the loop, `SyncContext` in a thread.
-
-    >>> current_context()
-    Traceback (most recent call last):
-    ...
-    RuntimeError: no request is being served here
-    """
-    call = current_call.get(None)
-    if call is None:
-        raise RuntimeError("no request is being served here")
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return SyncContext(call, call.link.owner)
-    return Context(call, call.link.owner)
-
-
-def elicit_callable(ctx: Any) -> Callable[..., Any]:
-    """The `elicit(message, schema)` that a provider's `tool_call(name, arguments, elicit)` gets."""
-
-    def elicit(message: str, schema: Any = str, key: str | None = None) -> Any:
-        return ctx.elicit(message, schema, key)
-
-    return elicit
-
-
-def is_async(fn: Any) -> bool:
-    """Whether calling `fn` gives something to await or to iterate asynchronously."""
-    call = getattr(fn, "__call__", None)  # noqa: B004 — the method itself is wanted
-    return any(inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f) for f in (inspect.unwrap(fn), call) if f)

@@ -6,7 +6,6 @@ It is closed when it is cut, when the call is cancelled and when its time is ove
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from redstart.features.ask import Ask
 from redstart.features.solutions import Collected, Collector, Cut, Progress
 from redstart.server.asking import answer_ask
 from redstart.server.context import Context, SyncContext, current_call
+from redstart.server.kinds import is_async
 
 if TYPE_CHECKING:
     from redstart.server.host import Host
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
 class Stopped(Exception):
     """Nobody waits for this generator any more."""
-
-
-def is_generator(fn: Any) -> bool:
-    """Whether calling `fn` gives something to iterate."""
-    call = getattr(fn, "__call__", None)  # noqa: B004 - the method itself is wanted
-    found = [f for f in (inspect.unwrap(fn), call) if f is not None]
-    return any(inspect.isgeneratorfunction(f) or inspect.isasyncgenfunction(f) for f in found)
 
 
 def drive_async(fn: Callable[..., Any], host: Host, cut: Cut | None) -> Callable[..., Coroutine[Any, Any, Collected]]:
@@ -89,6 +82,13 @@ def drive_inline(fn: Callable[..., Any], host: Host, cut: Cut | None) -> Callabl
         return run_generator(fn(**arguments), Collector(cut), react, lambda: call.open)
 
     return collect
+
+
+def driven(fn: Callable[..., Any], host: Host, cut: Cut | None, *, inline: bool) -> Callable[..., Any]:
+    """The function that runs the generator function `fn` in the way that suits it."""
+    if is_async(fn):
+        return drive_async(fn, host, cut)
+    return drive_inline(fn, host, cut) if inline else drive_sync(fn, host, cut)
 
 
 def run_generator(

@@ -16,7 +16,8 @@ from redstart.features.errors import RegistrationError, place
 from redstart.features.scopes import local_names
 from redstart.protocol.call import Call
 from redstart.schema.callables import Target, find_target
-from redstart.server.context import Context, SyncContext, is_async
+from redstart.server.context import Context, SyncContext
+from redstart.server.kinds import is_async
 
 if TYPE_CHECKING:
     from redstart.server.host import Host

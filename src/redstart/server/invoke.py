@@ -17,11 +17,10 @@ from redstart.features.solutions import Cut
 from redstart.features.tools import Tool
 from redstart.protocol.call import Call
 from redstart.server import resolve
-from redstart.server.context import is_async
 from redstart.server.deadline import Deadline, current_deadline
-from redstart.server.drive import drive_async, drive_inline, drive_sync, is_generator
 from redstart.server.gate import QUEUE, Gate, gated
 from redstart.server.inject import has_dependencies, plan, providers
+from redstart.server.kinds import is_async, is_generator
 
 if TYPE_CHECKING:
     from redstart.features.prompts import Prompt
@@ -96,16 +95,30 @@ def compose_invoke(
         from redstart.server.process import in_process  # most servers have no such tool
 
         invoke = in_process(fn, injected, host, cut=cut, typed=typed)
-    elif is_async(fn):
-        invoke = _on_loop(drive_async(fn, host, cut) if is_generator(fn) else fn, fn, injected, host)
-    elif executor == "inline":
-        invoke = _inline(drive_inline(fn, host, cut) if is_generator(fn) else fn, fn, injected, host)
     else:
-        work = drive_sync(fn, host, cut) if is_generator(fn) else fn
-        invoke = _in_thread(work, fn, injected, host, timeout)
+        invoke = _in_this_process(fn, injected, host, executor, timeout, cut)
     if timeout is not None:
         invoke = _limited(invoke, timeout, getattr(fn, "__name__", "the handler"))
     return gated(invoke, gates) if gates else invoke
+
+
+def _in_this_process(
+    fn: Callable[..., Any],
+    injected: dict[str, Any],
+    host: Host,
+    executor: str | None,
+    timeout: float | None,
+    cut: Cut | None,
+) -> Invoke:
+    inline = executor == "inline"
+    work = fn
+    if is_generator(fn):
+        from redstart.server.drive import driven
+
+        work = driven(fn, host, cut, inline=inline)
+    if is_async(fn):
+        return _on_loop(work, fn, injected, host)
+    return _inline(work, fn, injected, host) if inline else _in_thread(work, fn, injected, host, timeout)
 
 
 def _check_options(fn: Callable[..., Any], executor: str | None, timeout: float | None) -> None:

@@ -12,11 +12,11 @@ from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.registry import Cache, OnDuplicate, Registry, Visible
 from redstart.features.tools import Tool, tool_of
 from redstart.protocol.modern import Modern
-from redstart.server.dispatch import Dispatch
 from redstart.server.gate import QUEUE, Gate
 from redstart.server.host import Host, Middleware, Next
 from redstart.server.inject import check_is_callable, injected
 from redstart.server.invoke import Limits, compose_invoke, equip
+from redstart.server.offer import Offer
 from redstart.wire.meta import Implementation
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Server:
         self.resources: Registry[Resource] = Registry("resource", on_duplicate, page_size, **rules)
         self.templates: Registry[Resource] = Registry("resource template", on_duplicate, page_size, **rules)
         self.dispatch: Next
-        self.features = Dispatch(self, instructions, cache)
+        self.features = Offer(self, instructions, cache)
         self.features.wrap(middleware)
         self.features.declare(capabilities)
         for tool in _many(tools):
@@ -274,7 +274,9 @@ class Server:
 
     def register(self, thing: Tool | Prompt | Resource | Callable[..., Any]) -> None:
         """Serve `thing`, now or while the server runs; a plain function becomes a tool."""
-        made: Any = thing if hasattr(type(thing), "kind") else tool_of(thing, injected)
+        made: Any = thing
+        if not hasattr(type(thing), "kind"):
+            made = tool_of(made, injected)
         made.compile(injected)
         made.sees = None
         if made.visible is not None:
@@ -317,6 +319,10 @@ class Server:
         """Wrap every request of every method in `async def layer(call, next)`; usable as a decorator."""
         self.features.wrap([layer])
         return layer
+
+    def declare(self, capabilities: Iterable[str]) -> None:
+        """Offer these capabilities even while nothing of them is registered."""
+        self.features.declare(capabilities)
 
     def notify(self, uri: str) -> None:
         """Tell every client that wants to know that the resource at `uri` holds something else now."""

@@ -99,6 +99,11 @@ class Exchange:
         elif self._writer is not None:
             self._writer.push(sse_event(data))
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether a question would reach the client at all."""
+        return self._accepts.sse
+
     async def drain(self) -> None:
         if self._writer is not None and not self.gone:
             await self._writer.drain()

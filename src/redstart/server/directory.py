@@ -1,0 +1,287 @@
+"""A directory as a server: what is in `tools/`, `prompts/` and `resources/` is served, also what changes later.
+
+Each file is a module under a name of its own, so that no two can disturb each other or an installed one. What should
+be served follows from the files that loaded; a difference to what is served now is registered or removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import itertools
+import os
+import sys
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from redstart.features.errors import log
+from redstart.features.marks import Component, components, is_marked
+from redstart.features.prompts import Prompt
+from redstart.features.resources import Resource
+from redstart.features.tools import Tool
+from redstart.server.inject import injected
+from redstart.server.watching import watching
+
+if TYPE_CHECKING:
+    from redstart.server.server import Server
+
+KINDS: Final = ("tools", "prompts", "resources")
+PREFIX: Final = "redstart_directory_"
+Stamp = tuple[int, int, int]
+Key = tuple[str, str]
+
+_numbers = itertools.count(1)
+
+
+class _Loaded(Struct):
+    """One file: when it was read, and what it holds."""
+
+    stamp: Stamp
+    things: list[Component]
+
+
+class ServedDirectory:
+    """The files of one directory server."""
+
+    def __init__(self, server: Server, root: Path) -> None:
+        self.root = root
+        self._server = server
+        self._package = f"{PREFIX}{next(_numbers)}"
+        self._folders = [root / kind for kind in KINDS]
+        self._files: dict[Path, _Loaded] = {}
+        self._helpers: dict[Path, Stamp] = {}
+        self._served: dict[Key, Component] = {}
+        self._install()
+        if not any(folder.is_dir() for folder in self._folders):
+            log.warning("%s has no folder tools, prompts or resources yet: nothing is served from there", root)
+        self._serve(self._read())
+
+    # ------------------------------------------------------------ life
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """As long as this lasts, what changes in the files changes what is served."""
+        async with watching(self._folders) as changed:
+            task = asyncio.get_running_loop().create_task(self._follow(changed))
+            try:
+                yield
+            finally:
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def _follow(self, changed: asyncio.Event) -> None:
+        while True:
+            await changed.wait()
+            changed.clear()
+            try:
+                # Files are read in a thread, since a module may take its time; what is served changes on the loop.
+                self._serve(await self._server.host.pool.run(self._read, {}))
+            except Exception:
+                log.exception("%s could not be read again; what was served before is still served", self.root)
+
+    # ------------------------------------------------------------ reading
+
+    def _read(self) -> dict[Path, _Loaded]:
+        """All files as they should be served now: those that did not change as they are, the others read again."""
+        files, helpers = self._look()
+        known = self._files
+        if helpers != self._helpers:  # any file may use a helper
+            self._helpers, known = helpers, {}
+        if files.keys() == known.keys() and all(known[path].stamp == stamp for path, stamp in files.items()):
+            return known
+        if known is not self._files or not known:
+            self._forget()
+        importlib.invalidate_caches()
+        found = {}
+        for path, stamp in files.items():
+            old = known.get(path)
+            found[path] = old if old is not None and old.stamp == stamp else self._load(path, stamp)
+        for path in self._files.keys() - files.keys():
+            sys.modules.pop(self._name(path), None)
+        return found
+
+    def _look(self) -> tuple[dict[Path, Stamp], dict[Path, Stamp]]:
+        """The files that are to be served, in order, and those that only help them."""
+        files: dict[Path, Stamp] = {}
+        helpers: dict[Path, Stamp] = {}
+        for folder in self._folders:
+            for path in _sources(folder):
+                try:
+                    status = path.stat()
+                except OSError:  # gone since it was listed
+                    continue
+                private = any(part.startswith("_") for part in path.relative_to(folder).parts)
+                (helpers if private else files)[path] = (status.st_mtime_ns, status.st_size, status.st_ino)
+        return files, helpers
+
+    def _load(self, path: Path, stamp: Stamp) -> _Loaded:
+        """One file; where it cannot be read the last version that could is kept."""
+        try:
+            module = self._execute(path)
+            things = list(self._components(module))
+        except (Exception, SystemExit) as error:
+            kept = self._files.get(path)
+            what = "its last good version is still served" if kept is not None and kept.things else "it is skipped"
+            log.error("%s: %s; %s", _where(path, error), _words(error), what)
+            log.debug("the whole error of %s", path, exc_info=error)
+            return _Loaded(stamp, kept.things if kept is not None else [])
+        if not things:
+            log.warning(
+                "%s has nothing to serve: mark a function with @tool, @prompt or @resource, or make a Tool, Prompt or "
+                "Resource; a file that only helps others has a name that begins with _",
+                path,
+            )
+        return _Loaded(stamp, things)
+
+    def _components(self, module: ModuleType) -> Iterator[Component]:
+        """What is defined in this file, whether or not it is used in another one."""
+        seen: set[int] = set()
+        for value in list(vars(module).values()):
+            explicit = isinstance(value, Tool | Prompt | Resource)
+            if id(value) in seen or not (explicit or is_marked(value)):
+                continue
+            home = str(getattr(value.handler if explicit else value, "__module__", None))
+            if home != module.__name__ and (home.startswith(self._package) or not explicit):
+                continue
+            seen.add(id(value))
+            yield from (value,) if explicit else components(value, injected)
+
+    # ------------------------------------------------------------ modules
+
+    def _install(self) -> None:
+        """A package that stands for the directory, so that `from ._helper import x` works in its files."""
+        if not any(isinstance(finder, type) and issubclass(finder, _Finder) for finder in sys.meta_path):
+            sys.meta_path.insert(0, _Finder)
+        package = ModuleType(self._package)
+        package.__path__ = [str(self.root)]
+        sys.modules[self._package] = package
+
+    def _forget(self) -> None:
+        """Let everything be imported anew."""
+        for name in [name for name in sys.modules if name.startswith(f"{self._package}.")]:
+            del sys.modules[name]
+
+    def _name(self, path: Path) -> str:
+        parts = [*path.relative_to(self.root).parts[:-1], path.stem]
+        return ".".join([self._package, *(part.replace(".", "_") for part in parts)])
+
+    def _execute(self, path: Path) -> ModuleType:
+        name = self._name(path)
+        importlib.import_module(name.rpartition(".")[0])
+        spec = importlib.util.spec_from_loader(name, _Fresh(name, str(path)))
+        assert spec is not None
+        spec.has_location = True
+        module = importlib.util.module_from_spec(spec)
+        before = sys.modules.get(name)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)  # type: ignore[union-attr] # it is the one above
+        except BaseException:
+            if before is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = before
+            raise
+        return module
+
+    # ------------------------------------------------------------ serving
+
+    def _serve(self, files: dict[Path, _Loaded]) -> None:
+        """Make what is served agree with `files`."""
+        if files is self._files:
+            return
+        self._files = files
+        wanted: dict[Key, Component] = {}
+        for loaded in files.values():
+            for thing in loaded.things:
+                other = wanted.get(_key(thing))
+                if other is not None:
+                    log.warning("%s is there twice, at %s and at %s; the second one is served", *_twice(thing, other))
+                wanted[_key(thing)] = thing
+        for key in self._served.keys() - wanted.keys():
+            self._server.remove(self._served.pop(key))
+        for key, thing in wanted.items():
+            if self._served.get(key) is not thing:
+                self._register(key, thing)
+
+    def _register(self, key: Key, thing: Component) -> None:
+        try:
+            self._server.register(thing, replace=key in self._served)
+        except (TypeError, ValueError) as error:
+            kept = "; what it was before is still served" if key in self._served else ""
+            log.error("%r at %s is not served: %s%s", key[1], thing.place, error, kept)
+            for loaded in self._files.values():
+                loaded.things = [other for other in loaded.things if other is not thing]
+        else:
+            self._served[key] = thing
+
+
+def find(directory: str | os.PathLike[str], caller: str | None) -> Path:
+    """The directory that is meant: next to the file that makes the server, else from where the process was started."""
+    path = Path(directory)
+    if caller is not None and not path.is_absolute():
+        beside = Path(caller).resolve().parent / path
+        if beside.is_dir():
+            return beside
+    return path.resolve()
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    """The Python files below `folder`, in a fixed order."""
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
+        for name in sorted(files):
+            if name.endswith(".py") and not name.startswith("."):
+                yield Path(parent, name)
+
+
+def _key(thing: Component) -> Key:
+    return type(thing).__mro__[-2].__name__, thing.key
+
+
+def _twice(thing: Component, other: Component) -> tuple[str, str, str]:
+    return repr(thing), other.place, thing.place
+
+
+def _where(path: Path, error: BaseException) -> str:
+    """`file.py:12`: the line of that file where it happened."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f"{path}:{error.lineno}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f"{path}:{lines[-1]}" if lines else str(path)
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+
+
+# ---------------------------------------------------------------- importing
+
+
+class _Fresh(SourceFileLoader):
+    """Reads the source each time: a cached compilation is told from the source by whole seconds only."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+class _Finder(PathFinder):
+    """Finds the helpers of directory servers, and loads them as the files themselves."""
+
+    @classmethod
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if not fullname.startswith(PREFIX):
+            return None
+        spec = super().find_spec(fullname, path, target)
+        if spec is not None and type(spec.loader) is SourceFileLoader:
+            spec.loader = _Fresh(fullname, spec.loader.path)
+        return spec

@@ -1,0 +1,36 @@
+"""About handlers and the request they run for: which kind a function is, and the context from deep inside one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from redstart.server.context import Context, SyncContext, current_call
+
+
+def current_context() -> Any:
+    """The context of the request that is being served here: `Context` on the loop, `SyncContext` in a thread.
+
+    >>> current_context()
+    Traceback (most recent call last):
+    ...
+    RuntimeError: no request is being served here
+    """
+    call = current_call.get(None)
+    if call is None:
+        raise RuntimeError("no request is being served here")
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return SyncContext(call, call.link.owner)
+    return Context(call, call.link.owner)
+
+
+def elicit_callable(ctx: Any) -> Callable[..., Any]:
+    """The `elicit(message, schema)` that a provider's `tool_call(name, arguments, elicit)` gets."""
+
+    def elicit(message: str, schema: Any = str, key: str | None = None) -> Any:
+        return ctx.elicit(message, schema, key)
+
+    return elicit

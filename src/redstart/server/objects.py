@@ -1,0 +1,221 @@
+"""Existing code as a server, without an edit: a module, an object, a class, a function.
+
+What is public and defined there is served, what cannot be is skipped with a reason in the log, and nothing is run that
+was not called for: no property, no attribute that computes. Where somebody has marked what to serve (`@tool`, a `Tool`,
+a provider), only that is served.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from redstart.features.errors import RegistrationError, log
+from redstart.features.marks import is_marked
+from redstart.features.prompts import Prompt
+from redstart.features.resources import Resource
+from redstart.features.tools import Tool
+from redstart.server.providers import add_provider, is_provider
+
+if TYPE_CHECKING:
+    from redstart.server.server import Server
+
+_METHODS: Final = (
+    FunctionType,
+    staticmethod,
+    classmethod,
+    functools.partialmethod,
+    type(functools.lru_cache(int)),
+)
+"""What makes a method when it is looked up; anything else that a class holds may compute something."""
+_RUN: Final = frozenset({"transport", "host", "port", "path", "framing", "stdin", "stdout"})
+
+
+def from_object(
+    kind: type[Server],
+    thing: Any,
+    name: str = "",
+    *,
+    include: Iterable[str] | None = None,
+    exclude: Iterable[str] = (),
+    **options: Any,
+) -> Server:
+    """The server of `Server.from_object`."""
+    thing = _instance(thing) if isinstance(thing, type) else thing
+    options.setdefault("instructions", _doc(thing))
+    server = kind(name or name_of(thing), **options)
+    chosen = _Choice(include, exclude)
+    _take(server, thing, chosen)
+    chosen.check(thing)
+    if not any((server.tools, server.prompts, server.resources, server.templates)):
+        log.warning("%s has nothing that can be served: no public function that it defines itself", name_of(thing))
+    return server
+
+
+def serve(name: str, *things: Any, **options: Any) -> None:
+    """Serve one or more objects until the client goes away: `Server.from_object(...).run()`.
+
+    >>> class Maths:
+    ...     def double(self, n: int) -> int:
+    ...         return 2 * n
+    >>> serve("maths", Maths(), version="2.0.0")  # doctest: +SKIP
+    """
+    from redstart.server.server import Server
+
+    if not things:
+        raise TypeError(f"serve({name!r}, …) needs an object to serve")
+    running = {key: options.pop(key) for key in _RUN & options.keys()}
+    server = Server.from_object(things[0], name, **options)
+    for thing in things[1:]:
+        _take(server, _instance(thing) if isinstance(thing, type) else thing, _Choice(None, ()))
+    server.run(**running)
+
+
+def _take(server: Server, thing: Any, chosen: _Choice) -> None:
+    """Register what `thing` lists, or what is found in it."""
+    if is_provider(thing):
+        add_provider(server, thing, chosen.takes)
+        return
+    for found in _found(thing, chosen):
+        _register(server, found)
+
+
+def name_of(thing: Any) -> str:
+    """What a server of `thing` is called: the name of the module, of the class, of the function."""
+    if isinstance(thing, ModuleType):
+        file = getattr(thing, "__file__", None)
+        return Path(file).stem if thing.__name__ == "__main__" and file else thing.__name__
+    name: str = thing.__name__ if isinstance(thing, type) or inspect.isroutine(thing) else type(thing).__name__
+    return name
+
+
+def _doc(thing: Any) -> str | None:
+    """The docstring, unless it is only what `@dataclass` made up."""
+    doc = inspect.getdoc(thing)
+    kind = type(thing)
+    return None if doc is None or inspect.isroutine(thing) or doc.startswith(f"{kind.__name__}(") else doc
+
+
+def _instance(kind: type) -> Any:
+    try:
+        parameters = inspect.signature(kind).parameters.values()
+    except (TypeError, ValueError):
+        parameters = {}.values()
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in variadic]
+    if needed or inspect.isabstract(kind):
+        why = f"needs {', '.join(needed)}" if needed else "is abstract"
+        raise RegistrationError(f"the class {kind.__name__} {why}: make an instance, and serve that")
+    return kind()
+
+
+def _register(server: Server, thing: Any) -> None:
+    """Serve one thing, or say why not: it must not keep the others from being served."""
+    try:
+        server.register(thing)
+    except (TypeError, ValueError) as error:  # RegistrationError, SignatureError and UnsupportedType among them
+        name = getattr(thing, "__qualname__", None) or getattr(thing, "name", None) or repr(thing)
+        log.warning("%s is not served: %s", name, error)
+
+
+# ---------------------------------------------------------------- what is there
+
+
+class _Choice:
+    """`include=` and `exclude=`: names, or patterns as in `get_*`."""
+
+    def __init__(self, include: Iterable[str] | None, exclude: Iterable[str]) -> None:
+        self.include = None if include is None else [include] if isinstance(include, str) else list(include)
+        self.exclude = [exclude] if isinstance(exclude, str) else list(exclude)
+        self._met: set[str] = set()
+
+    @property
+    def named(self) -> list[str]:
+        """What was asked for by its very name, wherever it is defined."""
+        return [name for name in self.include or () if not set("*?[") & set(name)]
+
+    def takes(self, name: str) -> bool:
+        wanted = self.include is None or self._matches(name, self.include)
+        return wanted and not self._matches(name, self.exclude)
+
+    def _matches(self, name: str, patterns: Sequence[str]) -> bool:
+        met = [pattern for pattern in patterns if fnmatchcase(name, pattern)]
+        self._met.update(met)
+        return bool(met)
+
+    def check(self, thing: Any) -> None:
+        """A name that names nothing is a slip of the pen."""
+        lost = [name for name in [*(self.include or ()), *self.exclude] if name not in self._met]
+        if lost:
+            raise RegistrationError(f"include= and exclude=: {name_of(thing)} has no public {', '.join(lost)}")
+
+
+def _found(thing: Any, chosen: _Choice) -> Iterator[Any]:
+    """What of `thing` is to be registered."""
+    if inspect.isroutine(thing) or isinstance(thing, Tool | Prompt | Resource | functools.partial):
+        yield thing
+        return
+    if isinstance(thing, ModuleType):
+        members, explicit = list(_of_module(thing)), list(_explicit(thing))
+    else:
+        members, explicit = list(_of_instance(thing)), []
+    members += [(name, getattr(thing, name)) for name in chosen.named if hasattr(thing, name)]
+    members = list(dict(members).items())
+    marked = [(name, fn) for name, fn in members if is_marked(fn)]
+    if marked or explicit:
+        members = [*marked, *((name, fn) for name, fn in members if name in chosen.named and not is_marked(fn))]
+    for name, found in [*explicit, *members]:
+        if chosen.takes(name):
+            yield found
+
+
+def _of_module(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The functions that `__all__` names; without it, the public ones that are defined there."""
+    exported = getattr(module, "__all__", None)
+    for name in vars(module) if exported is None else exported:
+        value = getattr(module, name, None)
+        if not inspect.isroutine(value):
+            continue
+        defined = getattr(value, "__module__", None) == module.__name__
+        if exported is not None or (defined and not name.startswith("_")):
+            yield name, value
+
+
+def _explicit(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Module-level Tool, Prompt and Resource objects, and providers, under the names of their variables."""
+    for name, value in vars(module).items():
+        if name.startswith("_") or isinstance(value, type | ModuleType):
+            continue
+        if isinstance(value, Tool | Prompt | Resource) or is_provider(value):
+            yield name, value
+
+
+def _of_instance(thing: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The public methods of its class, and of the classes of the same project that it inherits from."""
+    kind = type(thing)
+    for owner in kind.__mro__:
+        if owner is not kind and _foreign(owner, kind):
+            continue
+        for name, value in vars(owner).items():
+            plain = isinstance(value, _METHODS) and isinstance(inspect.getattr_static(kind, name), _METHODS)
+            if plain and not name.startswith("_"):
+                yield name, getattr(thing, name)
+
+
+def _foreign(owner: type, kind: type) -> bool:
+    """Whether a base class belongs to Python itself, or to an installed library that is not the class's own."""
+    if owner.__module__.partition(".")[0] == kind.__module__.partition(".")[0]:
+        return False
+    file = getattr(sys.modules.get(owner.__module__), "__file__", None)
+    if file is None:
+        return True
+    paths = sysconfig.get_paths()
+    installed = {Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return any(Path(file).resolve().is_relative_to(path) for path in installed)

@@ -1,0 +1,167 @@
+"""The table from method to the function that answers it, and the capabilities: both follow from what is registered.
+
+Prompts, resources and completion are loaded when the first of them is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
+
+from redstart.features.lifecycle import Lifecycle
+from redstart.features.registry import Cache, Registry
+from redstart.features.tools import Tools
+from redstart.protocol.call import Call
+from redstart.protocol.methods import METHODS
+from redstart.server.host import Middleware, Next, compose
+from redstart.wire.jsonrpc import METHOD_NOT_FOUND, ProtocolError
+
+if TYPE_CHECKING:
+    from redstart.features.completion import Completions
+    from redstart.features.prompts import Prompts
+    from redstart.features.resources import Resources
+    from redstart.server.server import Server
+
+DECLARABLE: Final = ("tools", "prompts", "resources", "completions", "logging", "elicitation")
+"""What `Server(capabilities=…)` may name. Elicitation is the client's: naming it promises nothing to clients."""
+
+
+class Offer:
+    """What one server answers, and how."""
+
+    def __init__(self, server: Server, instructions: str | None, cache: Cache | None) -> None:
+        self._server = server
+        self._host = server.host
+        self._lifecycle = Lifecycle(server.info, instructions, server.modern)
+        self._lifecycle.cache = cache or self._lifecycle.cache
+        self._middleware: list[Middleware] = []
+        self._declared: set[str] = set()
+        self._handlers: dict[str, Next] = {}
+        self._lists: dict[str, Next] = {}
+        self.tools = Tools(server.tools, server.errors)
+        self._watch()
+
+    @cached_property
+    def prompts(self) -> Prompts:
+        from redstart.features.prompts import Prompts
+
+        return Prompts(self._server.prompts, self._server.errors)
+
+    @cached_property
+    def resources(self) -> Resources:
+        from redstart.features.resources import Resources
+
+        return Resources(self._server.resources, self._server.templates, self._server.errors)
+
+    @cached_property
+    def completions(self) -> Completions:
+        from redstart.features.completion import Completions
+
+        server = self._server
+        return Completions(server.prompts, server.templates, self.resources.matching, server.errors)
+
+    # ------------------------------------------------------------ offering
+
+    def _watch(self) -> None:
+        """A change of what is registered reaches the table, and the clients that want to know."""
+        server, hub = self._server, self._host.hub
+        server.tools.changed.append(lambda: hub.changed("tools"))
+        server.prompts.changed += [self.offer, lambda: hub.changed("prompts")]
+        for registry in (server.resources, server.templates):
+            registry.changed += [self.offer, lambda: hub.changed("resources")]
+
+    def declare(self, names: Iterable[str]) -> None:
+        """Offer these even while nothing of them is registered."""
+        unknown = set(names) - set(DECLARABLE)
+        if unknown:
+            raise ValueError(f"no capability is called {', '.join(sorted(unknown))}; known: {', '.join(DECLARABLE)}")
+        self._declared |= set(names)
+        self.offer()
+
+    def offer(self) -> None:
+        """Work out the capabilities and the table anew."""
+        server = self._server
+        there = {"prompts": server.prompts, "resources": server.resources or server.templates}
+        wanted = {name for name, registry in there.items() if registry} | self._declared
+        offered: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
+        if "prompts" in wanted:
+            offered["prompts"] = {"listChanged": True}
+        if "resources" in wanted:
+            offered["resources"] = {"subscribe": True, "listChanged": True}
+        if "completions" in wanted or ("completions" in self.__dict__ and self.completions):
+            offered["completions"] = {}
+        self._lifecycle.capabilities = offered
+        self._host.hub.offers = set(offered)
+        table = self._table(offered)
+        self._handlers = {name: table[name] for name in table if METHODS[name].capability in (None, *offered)}
+        self._recompose()
+
+    def _table(self, offered: dict[str, Any]) -> dict[str, Next]:
+        server, life, hub = self._server, self._lifecycle, self._host.hub
+        # Clients of the handshake era get an empty list of what is not offered; later ones are told that it is not.
+        self._lists = {
+            "tools/list": _pages(server.tools),
+            "prompts/list": _pages(server.prompts),
+            "resources/list": _pages(server.resources),
+            "resources/templates/list": _pages(server.templates),
+        }
+        table: dict[str, Next] = {
+            **self._lists,
+            "initialize": life.initialize,
+            "ping": life.ping,
+            "server/discover": life.discover,
+            "logging/setLevel": life.set_level,
+            "tools/call": self.tools.call,
+            "resources/subscribe": hub.subscribe,
+            "resources/unsubscribe": hub.unsubscribe,
+            "subscriptions/listen": hub.listen,
+        }
+        if "prompts" in offered:
+            table["prompts/get"] = self.prompts.get
+        if "resources" in offered:
+            table["resources/read"] = self.resources.read
+        if "completions" in offered:
+            table["completion/complete"] = self.completions.complete
+        return table
+
+    # ------------------------------------------------------------ answering
+
+    def wrap(self, layers: Iterable[Middleware]) -> None:
+        """Put further middleware around every request, innermost last."""
+        self._middleware += layers
+        self._recompose()
+
+    def _recompose(self) -> None:
+        inner: Next = self.answer
+        if self._middleware:
+            # Without middleware `Host.answer` itself turns a question into a result.
+            from redstart.server.rounds import answering
+
+            inner = answering(inner, self._host)
+        self._server.dispatch = compose(self._middleware, inner)
+
+    def answer(self, call: Call) -> Awaitable[Any]:
+        """The handler's answer to one call."""
+        method = call.method
+        handler = self._handlers.get(method.name)
+        if handler is None:
+            handler = None if call.dialect.modern else self._lists.get(method.name)
+            if handler is None:
+                raise ProtocolError(METHOD_NOT_FOUND, f"This server does not offer {method.name}")
+        if method.may_ask:
+            params = call.params
+            if params.request_state is not UNSET or params.input_responses is not UNSET or self._host.force_replay:
+                from redstart.server.rounds import run_again
+
+                return run_again(call, self._host, handler)
+        return handler(call)
+
+
+def _pages(registry: Registry[Any]) -> Next:
+    async def page(call: Call) -> Any:
+        return registry.page(call)
+
+    return page

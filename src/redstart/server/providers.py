@@ -1,0 +1,359 @@
+"""Provider objects: an object that says itself which tools, prompts and resources it has, and answers for them.
+
+`tools()` names what there is. A call goes to `tool_call(name, arguments[, elicit])` where the provider has one; only if
+that returns `NotImplemented` is the method itself called (auto-dispatch). A failure ends the call and falls through to
+nothing, for a tool with side effects must not run twice. `docs/design/0010-providers.md` says why.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+from redstart.features.errors import RegistrationError, ToolError, log, place
+from redstart.features.explicit import Parameter
+from redstart.features.marks import Component, components
+from redstart.features.output import Output
+from redstart.features.prompts import Prompt
+from redstart.features.resources import Resource
+from redstart.features.scopes import local_names
+from redstart.features.tools import Tool
+from redstart.schema.callables import SignatureError, find_target
+from redstart.schema.docstring import parse_docstring
+from redstart.schema.signature import REFUSED, compile_signature
+from redstart.schema.types import UnsupportedType, compile_type
+from redstart.server.dispatch import Dispatched, ToolCall, is_declaration
+from redstart.server.inject import injected
+from redstart.server.kinds import is_async
+
+if TYPE_CHECKING:
+    from redstart.server.server import Server
+
+LISTS: Final = ("tools", "prompts", "resources")
+
+
+@runtime_checkable
+class ToolProvider(Protocol):
+    """An object that provides tools.
+
+    `tools()` lists names of methods, `("mcp_name", "method")` pairs, callables and `Tool` objects. Optional beside it:
+    `capabilities()`, any of "prompts", "resources", "elicitation"; and `tool_call(name, arguments)` or
+    `tool_call(name, arguments, elicit)`, sync or async, which returns `NotImplemented` for what is not its business.
+
+    >>> class Maths:
+    ...     def tools(self):
+    ...         return ["double"]
+    ...
+    ...     def double(self, n: int) -> int:
+    ...         return 2 * n
+    >>> isinstance(Maths(), ToolProvider)
+    True
+    """
+
+    def tools(self) -> Iterable[Any]:
+        """The tools: names of methods, `("mcp_name", "method")`, callables, `Tool` objects."""
+        ...
+
+
+@runtime_checkable
+class PromptProvider(Protocol):
+    """An object that provides prompts.
+
+    `prompts()` lists `("name", "description", [("argument", "its description", required), …])`, names of methods,
+    callables and `Prompt` objects. `prompt_get(name, arguments)` gives the messages of what was listed as a tuple.
+
+    >>> class Debates:
+    ...     def prompts(self):
+    ...         return [("debate", "Debates a topic", [("topic", "The topic", True)])]
+    ...
+    ...     def prompt_get(self, name, arguments):
+    ...         return [("user", f"Let us debate: {arguments['topic']}"), ("assistant", "What is your position?")]
+    >>> isinstance(Debates(), PromptProvider)
+    True
+    """
+
+    def prompts(self) -> Iterable[Any]:
+        """The prompts: `(name, description, arguments)`, names of methods, callables, `Prompt` objects."""
+        ...
+
+
+@runtime_checkable
+class ResourceProvider(Protocol):
+    """An object that provides resources.
+
+    `resources()` lists `("uri", "name", "description", "mime type")` and `Resource` objects; a URI with variables is a
+    template. `resource_read(uri, arguments)` gives a text, bytes, or `[(uri, mime_type, str_or_bytes), …]`.
+
+    >>> class Logs:
+    ...     def resources(self):
+    ...         return [("app://logs", "logs", "Log entries", "text/plain")]
+    ...
+    ...     def resource_read(self, uri, arguments):
+    ...         return [(uri, "text/plain", "Log entry 1"), (uri, "text/plain", "Log entry 2")]
+    >>> isinstance(Logs(), ResourceProvider)
+    True
+    """
+
+    def resources(self) -> Iterable[Any]:
+        """The resources: `(uri, name, description, mime_type)`, `Resource` objects."""
+        ...
+
+
+def is_provider(thing: Any) -> bool:
+    """Whether `thing` lists what it has. Looked up without running any property of it."""
+    return any(_lists(thing, name) for name in LISTS)
+
+
+def _lists(thing: Any, name: str) -> bool:
+    """Whether `thing.name()` can be called as it is: `resources(kind)` of some library is no list of ours."""
+    found = inspect.getattr_static(thing, name, None)
+    if isinstance(found, staticmethod | classmethod):
+        found = found.__func__
+    if not inspect.isfunction(found):
+        return False
+    own = 0 if inspect.ismodule(thing) or isinstance(inspect.getattr_static(thing, name), staticmethod) else 1
+    parameters = list(inspect.signature(found).parameters.values())[own:]
+    return all(p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
+
+
+def add_provider(server: Server, provider: Any, takes: Callable[[str], bool] = lambda key: True) -> None:
+    """Register everything that `provider` lists and `takes` agrees to, and offer what it declares."""
+    source = Source(provider)
+    things = [*source.tools(server), *source.prompts(), *source.resources()]
+    server.declare(source.declared or ())
+    for thing in filter(lambda thing: takes(thing.key), things):
+        vars(thing)["source"] = provider  # so that `server.remove(provider)` finds them
+        server.register(thing)
+
+
+class Source:
+    """One provider, and what it says about itself, asked once."""
+
+    def __init__(self, provider: Any) -> None:
+        self.provider = provider
+        self.name = provider.__name__ if inspect.ismodule(provider) else type(provider).__name__
+        given = self._said("capabilities")
+        self.declared: frozenset[str] | None = None if given is None else frozenset(given)
+        """What `capabilities()` names; None, where there is no such method, means whatever there is."""
+
+    def _said(self, name: str) -> list[Any] | None:
+        """What a method of the provider lists; None where it has no such method."""
+        if not _lists(self.provider, name):
+            return None
+        found = getattr(self.provider, name)()
+        if inspect.iscoroutine(found):
+            found.close()
+            raise RegistrationError(f"{self._place(name)}: {name}() is asked once, at registration: write `def`")
+        if found is None:  # inherited from the Protocol
+            return None
+        if isinstance(found, str | bytes) or not isinstance(found, Iterable):
+            raise RegistrationError(f"{self._place(name)}: {name}() returns a list, not {found!r:.100}")
+        return list(found)
+
+    def _listed(self, kind: str) -> list[Any]:
+        found = self._said(kind) or []
+        if kind == "tools" or self.declared is None or kind in self.declared:
+            return found
+        if found:
+            log.warning("%s has %s(), but its capabilities() do not name %s: not served", self.name, kind, kind)
+        return []
+
+    def _place(self, name: str) -> str:
+        return place(getattr(self.provider, name))
+
+    def _method(self, name: str) -> Callable[..., Any] | None:
+        found = getattr(self.provider, name, None)
+        return found if callable(found) else None
+
+    # ------------------------------------------------------------ tools
+
+    def tools(self, server: Server) -> Iterator[Component]:
+        """The tools that `tools()` lists; with a `tool_call`, that is asked first."""
+        tool_call = self._method("tool_call")
+        elicits = self.declared is not None and "elicitation" in self.declared
+        ask = None if tool_call is None else ToolCall(tool_call, elicits, server.host)
+        for descriptor in self._listed("tools"):
+            for thing, defined in self._tool(descriptor, ask is not None):
+                if ask is not None and isinstance(thing, Tool):
+                    yield Dispatched(thing, ask, defined=defined)
+                else:
+                    yield thing
+
+    def _tool(self, descriptor: Any, may_lack: bool) -> Iterator[tuple[Component, bool]]:
+        """The components of one descriptor, each with whether it can be called itself."""
+        if isinstance(descriptor, Tool):
+            yield descriptor, True
+            return
+        name, target = _pair(descriptor, self._place("tools"))
+        method = self._method(target) if isinstance(target, str) else target
+        if method is None:
+            if not may_lack:
+                raise RegistrationError(f"{self._place('tools')}: {self.name} has no method {target}, and no tool_call")
+            yield Tool(name or target, handler=_nobody, input_schema={"type": "object"}, description=""), False
+            return
+        for thing in components(method, injected):
+            if isinstance(thing, Tool):
+                thing.name = name or thing.name
+                _be_lenient(thing)
+            yield thing, not is_declaration(method)
+
+    # ------------------------------------------------------------ prompts
+
+    def prompts(self) -> Iterator[Component]:
+        """The prompts that `prompts()` lists."""
+        get = self._method("prompt_get")
+        for descriptor in self._listed("prompts"):
+            if isinstance(descriptor, Prompt):
+                yield descriptor
+            elif isinstance(descriptor, tuple):
+                yield self._described(descriptor, get)
+            else:
+                method = self._method(descriptor) if isinstance(descriptor, str) else descriptor
+                if not callable(method):
+                    raise RegistrationError(f"{self._place('prompts')}: {self.name} has no method {descriptor}")
+                yield from _only(Prompt, method)
+
+    def _described(self, descriptor: tuple[Any, ...], get: Callable[..., Any] | None) -> Prompt:
+        if not 2 <= len(descriptor) <= 3 or not all(isinstance(part, str) for part in descriptor[:2]):
+            wanted = '("name", "description", [("argument", "description", required), …])'
+            raise RegistrationError(f"{self._place('prompts')}: a prompt is {wanted}, not {descriptor!r:.200}")
+        name = descriptor[0]
+        method = self._method(name)
+        if get is None and method is None:
+            raise RegistrationError(f"{self._place('prompts')}: {self.name} has no prompt_get, and no method {name}")
+        handler = method if get is None else _answers(partial(get, name), f"The prompt {name}")
+        made = Prompt.from_descriptor(descriptor, handler)  # type: ignore[arg-type] # one of the two is there
+        made.place = self._place("prompts" if get is None else "prompt_get")
+        return made
+
+    # ------------------------------------------------------------ resources
+
+    def resources(self) -> Iterator[Component]:
+        """The resources that `resources()` lists."""
+        read = self._method("resource_read")
+        for descriptor in self._listed("resources"):
+            if isinstance(descriptor, Resource):
+                yield descriptor
+                continue
+            where = self._place("resources")
+            if not isinstance(descriptor, tuple) or not 1 <= len(descriptor) <= 4:
+                wanted = '("scheme://…", "name", "description", "mime/type")'
+                raise RegistrationError(f"{where}: a resource is {wanted}, not {descriptor!r:.200}")
+            if read is None:
+                raise RegistrationError(f"{where}: {self.name} has no resource_read for {descriptor[0]}")
+            yield Provided.from_descriptor(descriptor, _reader(read))
+
+
+def _pair(descriptor: Any, where: str) -> tuple[str, Any]:
+    """The MCP name, "" where it follows from the function, and the name of a method, or a callable."""
+    if isinstance(descriptor, str):
+        return "", descriptor
+    if isinstance(descriptor, tuple):
+        if len(descriptor) == 2 and isinstance(descriptor[0], str):
+            return descriptor
+        if len(descriptor) == 3 and isinstance(descriptor[2], int):
+            raise RegistrationError(f"{where}: a method has one signature; leave the arity out of {descriptor!r}")
+    elif callable(descriptor):
+        return "", descriptor
+    wanted = '"method", ("mcp_name", "method"), a callable or a Tool'
+    raise RegistrationError(f"{where}: a tool is {wanted}, not {descriptor!r:.200}")
+
+
+def _only(kind: type[Prompt], method: Callable[..., Any]) -> Iterator[Prompt]:
+    """The prompts that a method is marked as; without a mark it is one."""
+    found = [thing for thing in components(method, injected) if isinstance(thing, kind)]
+    yield from found or [kind(handler=method)]
+
+
+def _nobody(arguments: dict[str, Any]) -> Any:
+    return NotImplemented
+
+
+# ---------------------------------------------------------------- handlers
+
+
+def _answers(work: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """`prompt_get` for one prompt, as a handler of all its arguments."""
+
+    def answered(value: Any) -> Any:
+        if value is NotImplemented:
+            raise ToolError(f"{what} is listed, but its provider does not answer for it")
+        return value
+
+    if is_async(work):
+
+        async def later(arguments_: dict[str, Any]) -> Any:
+            return answered(await work(arguments_))
+
+        return later
+    return lambda arguments_: answered(work(arguments_))
+
+
+class Provided(Resource):
+    """A resource that a provider's `resource_read` answers for: it gets the URI, and the template's variables."""
+
+    def _check_parameters(self, names: Any) -> None:
+        """The handler is `_reader`'s, and fits."""
+
+    def bind(self, uri: str) -> dict[str, Any] | None:
+        variables = self.template.match(uri) if self.template is not None else {}
+        return None if variables is None else {"uri": uri, "arguments": dict(variables)}
+
+
+def _reader(read: Callable[..., Any]) -> Callable[..., Any]:
+    """`resource_read(uri, arguments)`, or `resource_read(uri)`, as a handler; what is not its business is not there."""
+    alone = len(inspect.signature(read).parameters) == 1
+
+    def found(value: Any) -> Any:
+        return None if value is NotImplemented else value
+
+    if is_async(read):
+
+        async def later(uri: str, arguments: dict[str, Any]) -> Any:
+            return found(await (read(uri) if alone else read(uri, arguments)))
+
+        return later
+    return lambda uri, arguments: found(read(uri) if alone else read(uri, arguments))
+
+
+# ---------------------------------------------------------------- types that nobody knows
+
+
+def _be_lenient(tool: Tool) -> None:
+    """A parameter of a type that JSON does not know is a string; a result of such a type promises nothing.
+
+    What is listed by name is meant to be served, so an unknown type must not keep it out.
+    """
+    if not tool.typed:
+        return
+    names = local_names(tool.handler)
+    target = find_target(tool.handler, None, names)
+    try:
+        returns = compile_signature(tool.handler, injected=injected, names=names).returns
+    except SignatureError:
+        if any(parameter.kind in REFUSED for parameter in target.parameters):
+            raise
+        docs = parse_docstring(target.doc)
+        kinds = [(p, target.resolve(p.annotation, p.name)) for p in target.parameters]
+        given = [(p, kind) for p, kind in kinds if not injected(kind, p.default)]
+        tool.parameters = [_parameter(p, kind, docs.params.get(p.name, "")) for p, kind in given]
+        tool.description = docs.description if tool.description is None else tool.description
+        tool.typed = False
+        returns = target.resolve(target.returns, "return")
+    try:
+        Output(returns, tool.output_schema, tool.outputs, tool.cut, tool.place)
+    except UnsupportedType:
+        tool.return_type = Any
+
+
+def _parameter(parameter: inspect.Parameter, annotation: Any, description: str) -> Parameter:
+    kind: Any = Any if parameter.annotation is parameter.empty else annotation
+    try:
+        compile_type(kind)
+    except UnsupportedType:
+        kind = "string"
+    if parameter.default is parameter.empty:
+        return Parameter(parameter.name, kind, description, required=True)
+    return Parameter(parameter.name, kind, description, default=parameter.default)

@@ -1,0 +1,94 @@
+"""Tells when something in some folders may have changed. Knows nothing of what is in them.
+
+With watchfiles installed the system says so; else somebody looks each second. Either way it is a daemon thread, that
+ends with whoever started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, AsyncIterator, Final
+
+from redstart.features.errors import log
+
+POLL: float = 1.0
+"""Seconds between two looks, where nothing tells us."""
+SETTLE: Final = 60
+"""Milliseconds without a further change after which what was written counts as complete."""
+
+
+@asynccontextmanager
+async def watching(folders: Sequence[Path]) -> AsyncIterator[asyncio.Event]:
+    """An event that is set when something below `folders` may have changed; they need not exist yet."""
+    loop, changed, stop = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def tell() -> None:
+        try:
+            loop.call_soon_threadsafe(changed.set)
+        except RuntimeError:  # the loop has gone, and nobody said so
+            stop.set()
+
+    thread = threading.Thread(target=_watch, args=(folders, stop, tell), name="redstart-watching", daemon=True)
+    thread.start()
+    try:
+        yield changed
+    finally:
+        stop.set()
+
+
+def _watch(folders: Sequence[Path], stop: threading.Event, tell: Callable[[], None]) -> None:
+    """The thread: tell at once, because something may have happened before, and then whenever there is a reason."""
+    tell()
+    while not stop.is_set():
+        try:
+            for _ in _hints(folders, stop):
+                tell()
+        except Exception:
+            log.exception("watching %s failed; looking each second instead", ", ".join(map(str, folders)))
+            for _ in _polls(stop):
+                tell()
+
+
+def _hints(folders: Sequence[Path], stop: threading.Event) -> Iterator[None]:
+    """One item for each reason to look; ends when the folders themselves have come, gone or been replaced."""
+    try:
+        from watchfiles import watch
+    except ImportError:
+        yield from _polls(stop)
+        return
+    there = _identities(folders)
+    if not there:
+        if not stop.wait(POLL) and _identities(folders):
+            yield
+        return
+    options: dict[str, Any] = {"stop_event": stop, "step": SETTLE, "debounce": 10 * SETTLE, "raise_interrupt": False}
+    # A change between the first look and the first moment of the watch is met by the first time-out.
+    first = True
+    for changes in watch(*there, yield_on_timeout=True, rust_timeout=int(POLL * 1000), **options):
+        replaced = _identities(folders) != there
+        if changes or replaced or first:
+            first = False
+            yield
+        if replaced or stop.is_set():
+            return
+
+
+def _polls(stop: threading.Event) -> Iterator[None]:
+    while not stop.wait(POLL):
+        yield
+
+
+def _identities(folders: Sequence[Path]) -> dict[str, int]:
+    """The folders that are there, and which ones they are: a new folder may have an old name."""
+    found = {}
+    for folder in folders:
+        try:
+            found[str(folder)] = os.stat(folder).st_ino
+        except OSError:
+            continue
+    return found
