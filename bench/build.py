@@ -3,6 +3,7 @@
 Both are made on demand in git-ignored folders, so that a plain checkout is enough to run the benchmarks.
 """
 
+import atexit
 import compileall
 import os
 import re
@@ -16,7 +17,7 @@ SERVERS = HERE / "servers"
 GENERATOR_SOURCE = HERE / "generator.c"
 GENERATOR = HERE / "build" / "generator"
 SOURCE = HERE.parent / "src" / "redstart"
-SNAPSHOT = HERE / "build" / "snapshot"
+SNAPSHOT = HERE / "build" / f"snapshot-{os.getpid()}"  # two runs at a time must not share one
 NODE_FOLDER = HERE.parent / ".node" / "bench"
 NODE_PACKAGES = ("@modelcontextprotocol/server@2.4.0", "@modelcontextprotocol/node@2.1.2", "zod@4")
 OLDEST_NODE = 20
@@ -36,16 +37,17 @@ def generator() -> Path:
     if not compiler:
         raise Missing("There is no C compiler (cc, gcc or clang). On Debian: apt-get install gcc libc6-dev")
     GENERATOR.parent.mkdir(exist_ok=True)
-    command = [compiler, "-O2", "-std=gnu11", "-Wall", "-Wextra", "-o", str(GENERATOR), str(GENERATOR_SOURCE)]
+    fresh = GENERATOR.with_name(f"generator-{os.getpid()}")
+    command = [compiler, "-O2", "-std=gnu11", "-Wall", "-Wextra", "-o", str(fresh), str(GENERATOR_SOURCE)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise Missing(f"The load generator does not compile:\n{done.stderr}")
-    return GENERATOR
+    return fresh.replace(GENERATOR)
 
 
 def snapshot() -> None:
     """Copy redstart's source, so that a run measures one state of it whatever is edited meanwhile."""
-    shutil.rmtree(SNAPSHOT, ignore_errors=True)
+    atexit.register(shutil.rmtree, SNAPSHOT, ignore_errors=True)
     shutil.copytree(SOURCE, SNAPSHOT / "redstart", ignore=shutil.ignore_patterns("__pycache__"))
     compileall.compile_dir(SNAPSHOT, quiet=2)
     check = subprocess.run(

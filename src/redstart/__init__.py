@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from redstart.client.client import Client
+    from redstart.decorators import prompt, resource, tool
     from redstart.features.ask import Accepted, Ask, Cancelled, Declined, UrlElicitationRequired
     from redstart.features.completion import Complete
     from redstart.features.errors import RegistrationError, ToolError, Unanswered
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from redstart.server.context import Context, SyncContext
     from redstart.server.handling import current_context
     from redstart.server.inject import Depends
+    from redstart.server.objects import serve
+    from redstart.server.providers import PromptProvider, ResourceProvider, ToolProvider
     from redstart.server.server import Server
     from redstart.wire.jsonrpc import ProtocolError
     from redstart.wire.types import (
@@ -70,12 +73,14 @@ _HOMES = {
     "Progress": "features.solutions",
     "Prompt": "features.prompts",
     "PromptArgument": "wire.types",
+    "PromptProvider": "server.providers",
     "PromptResult": "features.prompts",
     "ProtocolError": "wire.jsonrpc",
     "RegistrationError": "features.errors",
     "Resource": "features.resources",
     "ResourceContents": "wire.types",
     "ResourceLink": "wire.types",
+    "ResourceProvider": "server.providers",
     "Root": "features.sampling",
     "Sampled": "features.sampling",
     "Server": "server.server",
@@ -83,11 +88,16 @@ _HOMES = {
     "Text": "wire.types",
     "Tool": "features.tools",
     "ToolError": "features.errors",
+    "ToolProvider": "server.providers",
     "ToolResult": "wire.types",
-    "predicate": "features.solutions",
     "Unanswered": "features.errors",
     "UrlElicitationRequired": "features.ask",
     "current_context": "server.handling",
+    "predicate": "features.solutions",
+    "prompt": "decorators",
+    "resource": "decorators",
+    "serve": "server.objects",
+    "tool": "decorators",
 }
 
 __all__ = [
@@ -116,12 +126,14 @@ __all__ = [
     "Progress",
     "Prompt",
     "PromptArgument",
+    "PromptProvider",
     "PromptResult",
     "ProtocolError",
     "RegistrationError",
     "Resource",
     "ResourceContents",
     "ResourceLink",
+    "ResourceProvider",
     "Root",
     "Sampled",
     "Server",
@@ -129,11 +141,16 @@ __all__ = [
     "Text",
     "Tool",
     "ToolError",
+    "ToolProvider",
     "ToolResult",
     "Unanswered",
     "UrlElicitationRequired",
     "current_context",
     "predicate",
+    "prompt",
+    "resource",
+    "serve",
+    "tool",
 ]
 
 

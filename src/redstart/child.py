@@ -73,12 +73,9 @@ def load(target: Target) -> Callable[..., Any]:
 
 def _disarm_run() -> None:
     """A script that ends in an unguarded `server.run()` is imported here for its functions, not to serve."""
-    from redstart.server.server import Server
+    from redstart.server.running import Running
 
-    def run(self: Server, *args: Any, **options: Any) -> None:
-        """Not here."""
-
-    Server.run = run  # type: ignore[method-assign]
+    Running._recording = []
 
 
 class Runner:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, over
 
 from redstart.features.errors import RegistrationError, place
 from redstart.features.marks import mark
-from redstart.features.prompts import Argument, Prompt
-from redstart.features.registry import Cache, Visible
-from redstart.features.resources import Resource
-from redstart.features.tools import Task, Tool
 
 if TYPE_CHECKING:
     from redstart.features.explicit import Parameter
+    from redstart.features.prompts import Argument
+    from redstart.features.registry import Cache, Visible
     from redstart.features.solutions import Solutions
+    from redstart.features.tools import Task
     from redstart.wire.types import Annotations, Icon
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,7 +82,7 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
     """
 
     def decorate(fn: F) -> F:
-        return mark(fn, Tool, options)
+        return mark(fn, "tool", options)
 
     return decorate if fn is None else decorate(fn)
 
@@ -101,7 +100,7 @@ def prompt(fn: Any = None, /, **options: Any) -> Any:
     """
 
     def decorate(fn: F) -> F:
-        return mark(fn, Prompt, options)
+        return mark(fn, "prompt", options)
 
     return decorate if fn is None else decorate(fn)
 
@@ -117,6 +116,6 @@ def resource(uri: str, /, **options: Unpack[ResourceOptions]) -> Callable[[F], F
         raise RegistrationError(f'{place(uri)}: write @resource("scheme://…"): a resource has a URI')
 
     def decorate(fn: F) -> F:
-        return mark(fn, Resource, {"uri": uri, **options})
+        return mark(fn, "resource", {"uri": uri, **options})
 
     return decorate

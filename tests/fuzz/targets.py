@@ -141,7 +141,7 @@ def _judge_response(
         return
     events = [body]
     if headers.get(b"content-type") == b"text/event-stream":
-        events = [part[6:] for part in body.split(b"\n") if part.startswith(b"data: {")]
+        events = [part[6:] for part in body.split(b"\n") if part.startswith((b"data: {", b"data: ["))]
     answers: list[Any] = [m for m in map(json.loads, events) if isinstance(m, list) or "method" not in m]
     if status == 200 and b"subscriptions/acknowledged" in body:
         return  # a listener: it ends with its client
@@ -262,9 +262,14 @@ async def _chunk(mutator: Mutator, stdin: asyncio.StreamWriter, stdout: asyncio.
             if "method" not in one and one["id"] in wanted:
                 wanted[one["id"]] -= 1
     # An id that also stands in a message of unclear meaning may have been the answer to that one.
-    over = {id: n for id, n in wanted.items() if n < 0 and not any(_raw(id) in line for line in unclear)}
+    over = {id: n for id, n in wanted.items() if n < 0 and not _stands_in(id, unclear)}
     if over:
         raise Failure(f"answered too often: {over}")
+
+
+def _stands_in(id: Any, lines: list[bytes]) -> bool:
+    spelled = _raw(id), json.dumps(id, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return any(form in line for form in spelled for line in lines)
 
 
 def _dicts(data: bytes) -> list[dict[str, Any]]:

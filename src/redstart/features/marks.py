@@ -6,37 +6,49 @@ A mark is data: nothing is compiled, and nothing is registered, before a server 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from redstart.features.errors import RegistrationError, place
-from redstart.features.explicit import Injected
-from redstart.features.prompts import Prompt
-from redstart.features.resources import Resource
-from redstart.features.tools import Tool, tool_of
+from redstart.features.tools import tool_of
+
+if TYPE_CHECKING:
+    from redstart.features.explicit import Injected
+    from redstart.features.prompts import Prompt
+    from redstart.features.resources import Resource
+    from redstart.features.tools import Tool
+
+    Component: TypeAlias = Tool | Prompt | Resource
 
 F = TypeVar("F", bound=Callable[..., Any])
-Component = Tool | Prompt | Resource
 
 MARKS: Final = "__redstart_marks__"
 PREDICATE: Final = "__redstart_predicate__"
+_CLASSES: Final = {"tool": "Tool", "prompt": "Prompt", "resource": "Resource"}
 
 
-def mark(fn: F, kind: type[Component], options: dict[str, Any]) -> F:
+def mark(fn: F, kind: str, options: dict[str, Any]) -> F:
     """Note on `fn` that it is to be served as a `kind`; a function may be several things."""
-    if not callable(fn) or isinstance(fn, type):
-        raise RegistrationError(f"expected a function, got {fn!r}")
+    checked: Any = fn
+    if not callable(checked) or isinstance(checked, type):
+        raise RegistrationError(f"expected a function, got {fn!r:.200}")
     try:
-        kind(handler=fn, **options)  # a keyword that it does not know fails here, where it was written
+        _make(kind, fn, options)  # a keyword that it does not know fails here, where it was written
     except RegistrationError:
         raise
     except TypeError as error:
-        raise RegistrationError(f"{place(fn)}: {error}") from error
+        raise RegistrationError(f"{place(fn)}: @{kind}: {error}") from error
     try:
-        # The newest first in the source is the last to be applied. A copy, because functools.wraps shares the list.
+        # The decorator that is nearest to the function is applied first. A new list: functools.wraps shares the old.
         setattr(fn, MARKS, [(kind, options), *getattr(fn, MARKS, ())])
     except AttributeError:
         raise RegistrationError(f"{place(fn)}: {fn!r} cannot be marked; put the decorator on its function") from None
     return fn
+
+
+def is_component(thing: Any) -> bool:
+    """Whether `thing` is a Tool, a Prompt or a Resource."""
+    return getattr(type(thing), "kind", None) in _CLASSES
 
 
 def is_marked(fn: Any) -> bool:
@@ -46,7 +58,13 @@ def is_marked(fn: Any) -> bool:
 
 def components(fn: Any, injected: Injected) -> list[Component]:
     """What `fn` is to be served as, by its marks; without any it is a tool."""
-    made: list[Component] = [kind(handler=fn, **options) for kind, options in getattr(fn, MARKS, ())]
+    made = [_make(kind, fn, options) for kind, options in getattr(fn, MARKS, ())]
     if not made or hasattr(fn, PREDICATE):
         made.append(tool_of(fn, injected))
+    return made
+
+
+def _make(kind: str, fn: Any, options: dict[str, Any]) -> Component:
+    # The module is loaded when there is something of that kind.
+    made: Component = getattr(import_module(f"redstart.features.{kind}s"), _CLASSES[kind])(handler=fn, **options)
     return made

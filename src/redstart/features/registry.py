@@ -88,13 +88,13 @@ class Registry(Generic[T]):
     def __len__(self) -> int:
         return len(self.items)
 
-    def add(self, item: T) -> None:
+    def add(self, item: T, *, replace: bool = False) -> None:
         """Add `item`, or put it in the place of the one with the same key; its tags may keep it out."""
         if item.tags & self._exclude or (self._include is not None and not item.tags & self._include):
             self._left_out[item.key] = item
             return
         other = self.items.get(item.key)
-        if other is not None and other is not item:
+        if other is not None and other is not item and not replace:
             self._report_duplicate(item, other)
         self.items[item.key] = item
         self._private = self._private or item.sees is not None
@@ -113,9 +113,13 @@ class Registry(Generic[T]):
         return item
 
     def keys_of(self, thing: Any) -> list[str]:
-        """The keys under which `thing` is known: an item, its handler, or the key itself."""
+        """The keys under which `thing` is known: an item, its handler, the provider it is of, or the key itself."""
         known = {**self._left_out, **self.items}
-        return [key for key, item in known.items() if thing is item or thing in (key, item.handler)]
+        return [
+            key
+            for key, item in known.items()
+            if thing is item or thing is getattr(item, "source", self) or thing in (key, item.handler)
+        ]
 
     def _touch(self) -> None:
         self.version += 1

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from redstart.features.sampling import Root, Sampled
     from redstart.server.asking import Dialogue
     from redstart.server.host import Host
+    from redstart.server.state import State, SyncState
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -229,6 +230,13 @@ class Context(Facts[App]):
 
     # ------------------------------------------------------------ the server's own things
 
+    @property
+    def state(self) -> State:
+        """What the server remembers of this user between calls: `await ctx.state.get("seen", 0)`, `set`, `delete`."""
+        from redstart.server.state import State
+
+        return State(self._call, self._host)
+
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """The result of another tool of this server, for the same client; its failure is a result too."""
         result = await self._host.server.features.tools.run(self._call, name, to_json(dict(arguments or {})))
@@ -379,6 +387,13 @@ class SyncContext(Facts[App]):
         return decode(found)  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------ the server's own things
+
+    @property
+    def state(self) -> SyncState:
+        """What the server remembers of this user between calls: `ctx.state.get("seen", 0)`, `set`, `delete`."""
+        from redstart.server.state import SyncState
+
+        return SyncState(self._async.state, self._wait)
 
     def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """The result of another tool of this server, for the same client; its failure is a result too."""

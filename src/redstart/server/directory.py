@@ -14,7 +14,7 @@ import os
 import sys
 import traceback
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -23,14 +23,12 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from redstart.features.errors import log
-from redstart.features.marks import Component, components, is_marked
-from redstart.features.prompts import Prompt
-from redstart.features.resources import Resource
-from redstart.features.tools import Tool
+from redstart.features.marks import components, is_component, is_marked
 from redstart.server.inject import injected
 from redstart.server.watching import watching
 
 if TYPE_CHECKING:
+    from redstart.features.marks import Component
     from redstart.server.server import Server
 
 KINDS: Final = ("tools", "prompts", "resources")
@@ -145,7 +143,7 @@ class ServedDirectory:
         """What is defined in this file, whether or not it is used in another one."""
         seen: set[int] = set()
         for value in list(vars(module).values()):
-            explicit = isinstance(value, Tool | Prompt | Resource)
+            explicit = is_component(value)
             if id(value) in seen or not (explicit or is_marked(value)):
                 continue
             home = str(getattr(value.handler if explicit else value, "__module__", None))
@@ -207,7 +205,8 @@ class ServedDirectory:
                     log.warning("%s is there twice, at %s and at %s; the second one is served", *_twice(thing, other))
                 wanted[_key(thing)] = thing
         for key in self._served.keys() - wanted.keys():
-            self._server.remove(self._served.pop(key))
+            with suppress(KeyError):  # the application may have removed it itself
+                self._server.remove(self._served.pop(key))
         for key, thing in wanted.items():
             if self._served.get(key) is not thing:
                 self._register(key, thing)
@@ -218,10 +217,19 @@ class ServedDirectory:
         except (TypeError, ValueError) as error:
             kept = "; what it was before is still served" if key in self._served else ""
             log.error("%r at %s is not served: %s%s", key[1], thing.place, error, kept)
+            before = [self._served[key]] if key in self._served else []
             for loaded in self._files.values():
-                loaded.things = [other for other in loaded.things if other is not thing]
+                at = next((i for i, other in enumerate(loaded.things) if other is thing), None)
+                if at is not None:
+                    loaded.things[at : at + 1] = before
         else:
             self._served[key] = thing
+
+
+def open_directory(server: Server, directory: str | os.PathLike[str], caller: str | None) -> ServedDirectory:
+    """Serve what is in `directory`; `caller` is the file that asks for it."""
+    server.features.declare(("prompts", "resources"))  # a file may bring one at any time
+    return ServedDirectory(server, find(directory, caller))
 
 
 def find(directory: str | os.PathLike[str], caller: str | None) -> Path:
@@ -244,7 +252,7 @@ def _sources(folder: Path) -> Iterator[Path]:
 
 
 def _key(thing: Component) -> Key:
-    return type(thing).__mro__[-2].__name__, thing.key
+    return thing.kind, thing.key
 
 
 def _twice(thing: Component, other: Component) -> tuple[str, str, str]:

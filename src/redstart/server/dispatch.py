@@ -20,7 +20,7 @@ from redstart.features.output import Output
 from redstart.features.results import blocks, is_content, is_media
 from redstart.features.scopes import local_names
 from redstart.features.solutions import Collected
-from redstart.features.tools import Tool
+from redstart.features.tools import Tool, check_needs
 from redstart.schema.callables import find_target
 from redstart.server.context import Context, SyncContext
 from redstart.server.handling import elicit_callable
@@ -82,19 +82,17 @@ class ToolCall:
             return NotImplemented
         return value
 
-    def silence(self, name: str, ctx: Context[Any]) -> ToolError:
-        """Why there is no answer at all."""
+    def silence(self, name: str, ctx: Context[Any]) -> Exception:
+        """Why there is no answer at all; a client that cannot be asked is told in the way of its era."""
         if self._elicit is not None and self._elicits and not ctx.can_elicit:
-            return ToolError(
-                f"{name} needs to ask the user a question, but this client does not support it "
-                "(it did not declare elicitation)."
-            )
+            has = ctx._call.capabilities.has("elicitation")
+            check_needs(ctx._call, ["elicitation.form" if has else "elicitation"])
         log.error("the tool %s is listed by its provider, but neither tool_call nor a method answers for it", name)
         return ToolError(f"{name} is listed, but its provider does not answer for it.")
 
 
 class _Sent(Struct):
-    """The arguments of one call: as they were sent, each of the type that the method says, and as the method takes them."""
+    """The arguments of one call: those that were sent, as the method types them, and all that the method takes."""
 
     sent: dict[str, Any]
     bound: dict[str, Any]

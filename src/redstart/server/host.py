@@ -90,6 +90,8 @@ class Host:
         stack = AsyncExitStack()
         if self.server.lifespan is not None:
             self.lifespan_state = await stack.enter_async_context(self.server.lifespan(self.server))
+        if self.server.directory is not None:
+            await stack.enter_async_context(self.server.directory.watched())
         self._stack = stack
 
     @property

@@ -18,10 +18,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from redstart.features.errors import RegistrationError, log
-from redstart.features.marks import is_marked
-from redstart.features.prompts import Prompt
-from redstart.features.resources import Resource
-from redstart.features.tools import Tool
+from redstart.features.marks import is_component, is_marked
 from redstart.server.providers import add_provider, is_provider
 
 if TYPE_CHECKING:
@@ -54,7 +51,7 @@ def from_object(
     chosen = _Choice(include, exclude)
     _take(server, thing, chosen)
     chosen.check(thing)
-    if not any((server.tools, server.prompts, server.resources, server.templates)):
+    if not is_provider(thing) and not any((server.tools, server.prompts, server.resources, server.templates)):
         log.warning("%s has nothing that can be served: no public function that it defines itself", name_of(thing))
     return server
 
@@ -159,7 +156,7 @@ class _Choice:
 
 def _found(thing: Any, chosen: _Choice) -> Iterator[Any]:
     """What of `thing` is to be registered."""
-    if inspect.isroutine(thing) or isinstance(thing, Tool | Prompt | Resource | functools.partial):
+    if inspect.isroutine(thing) or isinstance(thing, functools.partial) or is_component(thing):
         yield thing
         return
     if isinstance(thing, ModuleType):
@@ -193,7 +190,7 @@ def _explicit(module: ModuleType) -> Iterator[tuple[str, Any]]:
     for name, value in vars(module).items():
         if name.startswith("_") or isinstance(value, type | ModuleType):
             continue
-        if isinstance(value, Tool | Prompt | Resource) or is_provider(value):
+        if is_component(value) or is_provider(value):
             yield name, value
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from redstart.features.errors import RegistrationError, ToolError, log, place
 from redstart.features.explicit import Parameter
-from redstart.features.marks import Component, components
+from redstart.features.marks import components
 from redstart.features.output import Output
 from redstart.features.prompts import Prompt
 from redstart.features.resources import Resource
@@ -29,6 +29,7 @@ from redstart.server.inject import injected
 from redstart.server.kinds import is_async
 
 if TYPE_CHECKING:
+    from redstart.features.marks import Component
     from redstart.server.server import Server
 
 LISTS: Final = ("tools", "prompts", "resources")
@@ -122,7 +123,7 @@ def add_provider(server: Server, provider: Any, takes: Callable[[str], bool] = l
     """Register everything that `provider` lists and `takes` agrees to, and offer what it declares."""
     source = Source(provider)
     things = [*source.tools(server), *source.prompts(), *source.resources()]
-    server.declare(source.declared or ())
+    server.features.declare(source.declared or ())
     for thing in filter(lambda thing: takes(thing.key), things):
         vars(thing)["source"] = provider  # so that `server.remove(provider)` finds them
         server.register(thing)

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from msgspec import UNSET
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.registry import Cache, OnDuplicate, Registry, Visible
-from redstart.features.tools import Tool, tool_of
+from redstart.features.tools import Tool
 from redstart.protocol.modern import Modern
 from redstart.server.gate import QUEUE, Gate
 from redstart.server.host import Host, Middleware, Next
 from redstart.server.inject import check_is_callable, injected
-from redstart.server.invoke import Limits, compose_invoke, equip
+from redstart.server.invoke import Limits
 from redstart.server.offer import Offer
+from redstart.server.registering import equip_completer, register, remove
+from redstart.server.running import Running
 from redstart.wire.meta import Implementation
 
 if TYPE_CHECKING:
-    from redstart.features.completion import Completer
     from redstart.features.explicit import Parameter
     from redstart.features.prompts import Argument, Prompt
     from redstart.features.resources import Resource
     from redstart.features.solutions import Solutions
     from redstart.features.tools import Task
-    from redstart.protocol.framing import Framing
+    from redstart.server.directory import ServedDirectory
     from redstart.store.shared import SharedState
     from redstart.wire.types import Icon
 
@@ -35,7 +38,7 @@ Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 Authenticate = Callable[[str], Any]
 
 
-class Server:
+class Server(Running):
     """An MCP server: register plain functions, then `run()` it or mount `asgi()` anywhere.
 
     >>> server = Server("weather", version="1.0.0")
@@ -60,6 +63,7 @@ class Server:
         tools: Tool | Iterable[Tool | Callable[..., Any]] = (),
         prompts: Prompt | Iterable[Prompt | Callable[..., Any]] = (),
         resources: Resource | Iterable[Resource] = (),
+        directory: str | os.PathLike[str] | None = None,
         capabilities: Iterable[str] = (),
         cache: Cache | None = None,
         include_tags: Iterable[str] | None = None,
@@ -118,6 +122,34 @@ class Server:
             self.register(prompt) if getattr(prompt, "kind", "") == "prompt" else self.prompt(prompt)
         for resource in _many(resources):
             self.register(resource)
+        self.directory: ServedDirectory | None = None
+        if directory is not None:
+            from redstart.server.directory import open_directory
+
+            self.directory = open_directory(self, directory, sys._getframe(1).f_globals.get("__file__"))
+
+    @classmethod
+    def from_object(
+        cls,
+        thing: Any,
+        name: str = "",
+        *,
+        include: Iterable[str] | None = None,
+        exclude: Iterable[str] = (),
+        **options: Any,
+    ) -> Server:
+        """A server of what is there already: the functions of a module, the methods of an object or of a class.
+
+        `include` and `exclude` are names, or patterns such as `get_*`; `options` are those of a Server. Something with
+        `tools()`, `prompts()` or `resources()` is served as a provider.
+
+        >>> import statistics
+        >>> [tool.name for tool in Server.from_object(statistics, include=["mean", "median"]).tools]
+        ['mean', 'median']
+        """
+        from redstart.server.objects import from_object
+
+        return from_object(cls, thing, name, include=include, exclude=exclude, **options)
 
     @property
     def name(self) -> str:
@@ -265,55 +297,24 @@ class Server:
             check_is_callable(fn)
             completer = Completer(fn, argument, place(fn))
             completer.compile(injected)
-            self._equip(completer)
+            equip_completer(completer, self.host)
             self.features.completions.add(ref, completer)
             self.features.offer()
             return fn
 
         return decorate
 
-    def register(self, thing: Tool | Prompt | Resource | Callable[..., Any]) -> None:
-        """Serve `thing`, now or while the server runs; a plain function becomes a tool."""
-        made: Any = thing
-        if not hasattr(type(thing), "kind"):
-            made = tool_of(made, injected)
-        made.compile(injected)
-        made.sees = None
-        if made.visible is not None:
-            from redstart.server.visible import seen_by
+    def register(self, thing: Any, *, replace: bool = False) -> None:
+        """Serve `thing`, now or while the server runs: a Tool, Prompt or Resource, a function, a provider.
 
-            made.sees = seen_by(made.visible, self.host)
-        if made.handler is not None:
-            equip(made, self.host, self.limits)
-        if made.kind == "tool":
-            self.tools.add(made)
-            return
-        for completer in made.completers.values():
-            self._equip(completer)
-        self.features.completions.check(made)
-        if made.kind == "prompt":
-            self.prompts.add(made)
-            return
-        (self.resources if made.template is None else self.templates).add(made)
-        for companion in made.companions():
-            self.register(companion)
+        A function is what a decorator has marked it as, else a tool. `replace=True` says that what has the same name
+        is meant to give way.
+        """
+        register(self, thing, replace)
 
-    def _equip(self, completer: Completer) -> None:
-        if completer.known is None:
-            completer.invoke = compose_invoke(completer.source, completer.injected, self.host)
-
-    def remove(self, thing: Tool | Prompt | Resource | Callable[..., Any] | str) -> None:
-        """Serve `thing` no longer: the object, its function, or its name or URI."""
-        found = 0
-        registries: tuple[Registry[Any], ...] = (self.tools, self.prompts, self.resources, self.templates)
-        for registry in registries:
-            for key in registry.keys_of(thing):
-                found += 1
-                item: Any = registry.remove(key)
-                for companion in item.companions() if item.kind == "resource" else ():
-                    self.remove(companion)
-        if not found:
-            raise KeyError(f"nothing that is registered is {thing!r}")
+    def remove(self, thing: Any) -> None:
+        """Serve `thing` no longer: the object, its function, its name or URI, or all of a provider."""
+        remove(self, thing)
 
     def add_middleware(self, layer: Middleware) -> Middleware:
         """Wrap every request of every method in `async def layer(call, next)`; usable as a decorator."""
@@ -331,60 +332,6 @@ class Server:
     def notify_changed(self, kind: str) -> None:
         """Tell every client that wants to know that the list of `tools`, `prompts` or `resources` is another one."""
         self.host.hub.changed(kind)
-
-    # ------------------------------------------------------------ running
-
-    _recording = False
-
-    @classmethod
-    @contextmanager
-    def recorded(cls) -> Iterator[None]:
-        """While a file is loaded only to be served by somebody else, its own `run()` does nothing."""
-        cls._recording = True
-        try:
-            yield
-        finally:
-            cls._recording = False
-
-    def run(
-        self,
-        transport: Literal["stdio", "http"] = "stdio",
-        *,
-        host: str = "127.0.0.1",
-        port: int = 8000,
-        path: str = "/mcp",
-        framing: Framing = "auto",
-        stdin: Any = None,
-        stdout: Any = None,
-        **options: Any,
-    ) -> None:
-        """Serve until the client goes away (stdio) or the process is told to stop.
-
-        >>> server = Server("quick")
-        >>> server.run("http", port=8000)  # doctest: +SKIP
-        """
-        if self._recording:
-            return
-        # The import is here because a server does not need both transports.
-        if transport == "http":
-            from redstart.transports.serve import run_http
-
-            run_http(self, host=host, port=port, path=path, **options)
-        elif transport == "stdio":
-            from redstart.transports.stdio import run_stdio
-
-            run_stdio(self, framing=framing, stdin=stdin, stdout=stdout, **options)
-        else:
-            raise ValueError(f'transport must be "stdio" or "http", not {transport!r}')
-
-    def asgi(self, *, path: str = "/mcp", **options: Any) -> Any:
-        """This server as an ASGI application: serve it, or mount it in another one.
-
-        >>> app = Server("mounted").asgi()
-        """
-        from redstart.transports.http import Endpoint
-
-        return Endpoint(self, path=path, **options)
 
 
 def _many(given: Any) -> Iterable[Any]:

@@ -98,6 +98,10 @@ class Endpoint:
         path = scope["path"]
         legacy = self._legacy is not None and self._legacy.knows(path)
         if path not in self._paths and not legacy and not self._mounted_here(scope):
+            if self.server.routes:
+                from redstart.transports.routes import answer_route
+
+                return await answer_route(self, scope, headers, receive, send)
             return Rejection(404, f"Nothing is served at this path; the MCP endpoint is {self.path}")
         user = None
         if self.server.auth is not None:

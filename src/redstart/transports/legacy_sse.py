@@ -27,6 +27,8 @@ MAX_PEERS: Final = 1024
 class _Peer:
     """One client: its link, and the stream that is its channel."""
 
+    remote = True
+
     def __init__(self, endpoint: Endpoint, writer: Writer, principal: str) -> None:
         self.link = endpoint.host.link()
         self.principal = principal

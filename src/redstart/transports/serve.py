@@ -27,7 +27,20 @@ DRAIN: Final = 30.0
 log = logging.getLogger("redstart")
 
 
-def run_http(
+def run_http(server: Server, **options: Any) -> None:
+    """Serve on a socket until SIGTERM or Ctrl-C."""
+    loop = new_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(serve_http(server, **options))
+    except KeyboardInterrupt:
+        pass  # Ctrl-C before uvicorn took over the signal, or a second one
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+async def serve_http(
     server: Server,
     *,
     host: str = "127.0.0.1",
@@ -38,7 +51,7 @@ def run_http(
     drain: float = DRAIN,
     **options: Any,
 ) -> None:
-    """Serve on a socket until SIGTERM or Ctrl-C."""
+    """As `run_http`, in a loop that runs; a cancellation is an orderly end too."""
     import uvicorn
 
     if not _is_loopback(host) and public_url is None and not options.get("allowed_hosts"):
@@ -52,10 +65,11 @@ def run_http(
     listener = _bind(host, port)
     config = uvicorn.Config(
         app,
-        http=_protocol(body_deadline),
+        http=_protocol(body_deadline, app.guard.max_body),
         ws="none",
         lifespan="on",
         access_log=False,
+        proxy_headers=False,
         log_config=None,
         log_level="warning",
         server_header=False,
@@ -66,15 +80,13 @@ def run_http(
     shown = f"http://{_url_host(host)}:{listener.getsockname()[1]}{app.path}"
     sys.stderr.write(f"{server.name} is served at {shown}\n")
     sys.stderr.flush()
-    loop = new_loop()
-    asyncio.set_event_loop(loop)
+    serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
     try:
-        loop.run_until_complete(runner.serve(sockets=[listener]))
-    except KeyboardInterrupt:
-        pass  # Ctrl-C before uvicorn took over the signal, or a second one
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        runner.should_exit = True
+        await serving
+        raise
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -99,46 +111,12 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _protocol(deadline: float) -> Any:
-    """uvicorn's httptools protocol, plus the deadline."""
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+def _protocol(deadline: float, max_body: int) -> Any:
+    """Our HTTP connection with this server's limits."""
+    from redstart.transports.connection import Connection
 
-    class Protocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
-        """Closes a connection whose request is not complete in time, however slowly it trickles in."""
-
-        _late: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            # A connection that says nothing at all is held no longer than one that says too little.
-            self._late = self.loop.call_later(deadline, self._too_slow)
-
-        def data_received(self, data: bytes) -> None:
-            if self._late is None:
-                self._late = self.loop.call_later(deadline, self._too_slow)
-            super().data_received(data)
-
-        def on_message_complete(self) -> None:
-            self._in_time()
-            super().on_message_complete()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._in_time()
-            super().connection_lost(exc)
-
-        def _in_time(self) -> None:
-            if self._late is not None:
-                self._late.cancel()
-                self._late = None
-
-        def _too_slow(self) -> None:
-            self._late = None
-            if not self.transport.is_closing():
-                log.warning("closed a connection whose request was not complete after %g s", deadline)
-                self.transport.write(b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
-                self.transport.close()
-
-    return Protocol
+    limits = {"deadline": deadline, "max_body": max_body}
+    return type("Connection", (Connection,), limits)
 
 
 def _runner(config: Any, app: Endpoint) -> Any:
@@ -146,6 +124,14 @@ def _runner(config: Any, app: Endpoint) -> Any:
     import uvicorn
 
     class Runner(uvicorn.Server):  # type: ignore[misc, unused-ignore]
+        async def on_tick(self, counter: int) -> bool:
+            # Ten times a second; many connections are looked after more seldom.
+            if len(self.server_state.connections) < 100 or counter % 10 == 0:
+                now = asyncio.get_running_loop().time()
+                for connection in tuple(self.server_state.connections):
+                    connection.sweep(now)  # type: ignore[union-attr, unused-ignore]
+            return bool(await super().on_tick(counter))
+
         async def shutdown(self, sockets: Any = None) -> None:
             # Streams that never end by themselves must not hold up the drain.
             app.host.hub.close()

@@ -7,24 +7,24 @@ fd 1 belongs to the protocol alone: it is duplicated at the start and then point
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import signal
 import stat
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from redstart.protocol.framing import MAX_MESSAGE, Framer, Framing
 from redstart.transports.loop import new_loop
+from redstart.transports.outlet import Outlet
 
 if TYPE_CHECKING:
     from redstart.server.server import Server
 
 GRACE: Final = 0.5
 """Seconds that open calls have after the end of the input: enough for `echo … | server`, never a hang."""
-HIGH_WATER: Final = 1 << 20
 READ_SIZE: Final = 1 << 18
 HINT: Final = (
     "{name} speaks MCP on stdin and stdout: it is meant to be started by an MCP client.\n"
@@ -45,8 +45,8 @@ def run_stdio(
     loop = new_loop()
     try:
         asyncio.set_event_loop(loop)
-        framer = Framer(framing, max_message_bytes)
-        loop.run_until_complete(serve_stdio(server, framer, stdin=stdin, stdout=stdout))
+        serving = serve_stdio(server, framing=framing, stdin=stdin, stdout=stdout, max_message_bytes=max_message_bytes)
+        loop.run_until_complete(serving)
     except KeyboardInterrupt:
         pass  # before the loop took over the signal
     finally:
@@ -54,14 +54,21 @@ def run_stdio(
         loop.close()
 
 
-async def serve_stdio(server: Server, framer: Framer, *, stdin: Any = None, stdout: Any = None) -> None:
+async def serve_stdio(
+    server: Server,
+    *,
+    framing: Framing = "auto",
+    stdin: Any = None,
+    stdout: Any = None,
+    max_message_bytes: int = MAX_MESSAGE,
+) -> None:
     """Serve one peer on two files until it goes away or a signal comes."""
     own = stdin is None and stdout is None
     if own and sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(HINT.format(name=server.name))
-    source = _private_input() if stdin is None else stdin.fileno()
-    sink = _private_output() if stdout is None else stdout.fileno()
-    peer = StdioPeer(server, framer, sink)
+    source = _private_input() if stdin is None else _shared(stdin)
+    sink = _private_output() if stdout is None else _shared(stdout)
+    peer = StdioPeer(server, Framer(framing, max_message_bytes), sink)
     server.host.hub.peers.add(peer)
     await server.host.start()
     if own:
@@ -70,7 +77,12 @@ async def serve_stdio(server: Server, framer: Framer, *, stdin: Any = None, stdo
         await peer.read_from(source)
         await peer.finish()
     finally:
+        if own:
+            peer.unwatch_signals()
         server.host.hub.peers.discard(peer)
+        server.host.drop(peer.link)
+        if stdout is not None:
+            peer.channel.close()
         await server.host.stop()
 
 
@@ -81,6 +93,18 @@ def _fill_standard_descriptors() -> None:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free
+
+
+def _shared(file: Any) -> Any:
+    """A descriptor of our own for a given file, which stays open when we end; without one, the file itself."""
+    if isinstance(file, io.TextIOBase):
+        file = getattr(file, "buffer", None)
+        if file is None:
+            raise TypeError("stdin= and stdout= are binary files: sys.stdin.buffer, a socket's makefile, io.BytesIO")
+    try:
+        return os.dup(file.fileno())
+    except (AttributeError, io.UnsupportedOperation):
+        return file
 
 
 _guarded: list[int] = []
@@ -119,7 +143,7 @@ def _private_output() -> int:
 class StdioPeer:
     """The client at the other end of the pipes."""
 
-    def __init__(self, server: Server, framer: Framer, sink: int) -> None:
+    def __init__(self, server: Server, framer: Framer, sink: Any) -> None:
         self._host = server.host
         self._framer = framer
         self._loop = asyncio.get_running_loop()
@@ -129,20 +153,26 @@ class StdioPeer:
 
     # ------------------------------------------------------------ reading
 
-    async def read_from(self, source: int) -> None:
-        """Read until the input ends, or `end` is called."""
-        mode = os.fstat(source).st_mode
-        # Other devices (/dev/null) and regular files are always ready, and no selector takes them.
-        pollable = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(source)
-        if pollable and sys.platform != "win32":
-            pipe = os.fdopen(source, "rb", buffering=0)
-            transport, _ = await self._loop.connect_read_pipe(lambda: _Reader(self), pipe)
-            self.channel.reader = transport
+    async def read_from(self, source: Any) -> None:
+        """Read a descriptor, or a file without one, until the input ends or `end` is called."""
+        if not isinstance(source, int):
+            self.channel.reader = _BlockingReader(self, source, self._loop)
             await self._ended
-            transport.close()
             return
-        self.channel.reader = _BlockingReader(self, source, self._loop)
-        await self._ended
+        mode = os.fstat(source).st_mode
+        pipe = os.fdopen(source, "rb", buffering=0)
+        # Other devices (/dev/null) and regular files are always ready, and no selector takes them.
+        pollable = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or pipe.isatty()
+        if not pollable or sys.platform == "win32":
+            self.channel.reader = _BlockingReader(self, pipe, self._loop)
+            await self._ended
+            return
+        transport, _ = await self._loop.connect_read_pipe(lambda: _Reader(self), pipe)
+        self.channel.reader = transport
+        try:
+            await self._ended
+        finally:
+            transport.close()
 
     def feed(self, data: bytes) -> None:
         """Bytes from the peer; what they lead to goes out in one write where it can."""
@@ -164,6 +194,11 @@ class StdioPeer:
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError, ValueError, RuntimeError):
                 self._loop.add_signal_handler(number, self._stop)
+
+    def unwatch_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with suppress(NotImplementedError, ValueError, RuntimeError):
+                self._loop.remove_signal_handler(number)
 
     def _stop(self) -> None:
         if not self._ended.done():
@@ -201,7 +236,7 @@ class _Reader(asyncio.Protocol):
 class _BlockingReader:
     """For regular files and Windows, where a read cannot be waited for: a thread, one chunk ahead at most."""
 
-    def __init__(self, peer: StdioPeer, source: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, peer: StdioPeer, source: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._peer = peer
         self._loop = loop
         self._source = source
@@ -216,12 +251,15 @@ class _BlockingReader:
                 self._go.clear()
                 self._loop.call_soon_threadsafe(self._take, data)
             self._loop.call_soon_threadsafe(self._peer.end)
+        if isinstance(self._source, io.FileIO):  # a descriptor of our own, then
+            self._source.close()
 
     def _read(self) -> bytes:
         self._go.wait()
         try:
-            return os.read(self._source, READ_SIZE)
-        except OSError:  # a directory, a terminal that went away: no input
+            data: bytes = getattr(self._source, "read1", self._source.read)(READ_SIZE)
+            return data or b""
+        except (OSError, ValueError):  # a directory, a terminal that went away: no input
             return b""
 
     def _take(self, data: bytes) -> None:
@@ -235,113 +273,3 @@ class _BlockingReader:
     def resume_reading(self) -> None:
         self._paused = False
         self._go.set()
-
-
-class Outlet:
-    """What goes out: one write per batch, at once when nobody else is about to answer, and never without bound.
-
-    A peer that does not read fills the buffer; over HIGH_WATER we stop reading from it until it has caught up.
-    """
-
-    def __init__(
-        self, fd: int, loop: asyncio.AbstractEventLoop, frame: Callable[[bytes], bytes], calls: dict[Any, Any]
-    ) -> None:
-        self._fd = fd
-        self._loop = loop
-        self._frame = frame
-        self._calls = calls
-        self._parts: list[bytes] = []
-        self._rest: bytes | memoryview = b""  # the part of a write that the peer has not taken yet
-        self._size = 0
-        self._scheduled = self._blocked = self._paused = self.broken = False
-        self.held = False  # while more is about to be sent
-        self._drained: asyncio.Event | None = None
-        self.reader: Any = None
-        mode = os.fstat(fd).st_mode
-        self._polls = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-        if self._polls:
-            os.set_blocking(fd, False)
-
-    def send(self, data: bytes) -> None:
-        data = self._frame(data)
-        self._parts.append(data)
-        if self._scheduled or self.held or self._blocked:
-            if self._blocked:
-                self._grow(len(data))
-            return
-        if self._calls:  # others are about to answer: let them join this write
-            self._scheduled = True
-            self._loop.call_soon(self._flush)
-        else:
-            self._flush()
-
-    def release(self) -> None:
-        """Nobody adds to this write any more."""
-        self.held = False
-        if self._parts and not self._scheduled and not self._blocked:
-            self._flush()
-
-    async def drain(self) -> None:
-        if self._blocked and not self.broken:
-            if self._drained is None:
-                self._drained = asyncio.Event()
-            await self._drained.wait()
-
-    def _flush(self) -> None:
-        self._scheduled = False
-        parts, data = self._parts, self._rest
-        try:
-            while data or parts:
-                if not data:
-                    data = b"".join(parts) if len(parts) > 1 else parts[0]
-                    parts.clear()
-                if self.broken:
-                    return
-                written = os.write(self._fd, data)
-                # A view, because a copy for each 64 KiB that a pipe takes would be quadratic.
-                data = memoryview(data)[written:] if written < len(data) else b""
-        except BlockingIOError:
-            self._rest = data
-            self._wait_writable()
-        except OSError:  # the peer closed its end: nothing can be told to anybody any more
-            self.broken = True
-            self._rest = b""
-            self._unblock()
-        else:
-            if self._blocked:
-                self._rest = b""
-                self._unblock()
-
-    def _wait_writable(self) -> None:
-        if not self._blocked:
-            self._blocked = True
-            self._size = 0
-            self._loop.add_writer(self._fd, self._flush)
-            self._grow(len(self._rest))
-
-    def _grow(self, size: int) -> None:
-        """More is waiting for a peer that does not read: beyond HIGH_WATER it is not listened to either."""
-        self._size += size
-        if self._size > HIGH_WATER and self.reader is not None and not self._paused:
-            self._paused = True
-            self.reader.pause_reading()
-
-    def _unblock(self) -> None:
-        if self._blocked:
-            self._blocked = False
-            self._loop.remove_writer(self._fd)
-        if self._paused:
-            self._paused = False
-            with suppress(RuntimeError):
-                self.reader.resume_reading()
-        if self._drained is not None:
-            self._drained.set()
-            self._drained = None
-
-    async def flushed(self, *, within: float) -> None:
-        """Everything is out, or the peer has had its time."""
-        if not self._blocked:
-            self._flush()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                await self.drain()

@@ -1,0 +1,78 @@
+"""What happens when something is registered with a server, or removed from it, before it runs or while it does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from redstart.features.errors import RegistrationError
+from redstart.features.tools import tool_of
+from redstart.server.inject import injected
+from redstart.server.invoke import compose_invoke, equip
+
+if TYPE_CHECKING:
+    from redstart.features.completion import Completer
+    from redstart.features.registry import Registry
+    from redstart.server.host import Host
+    from redstart.server.server import Server
+
+
+def register(server: Server, thing: Any, replace: bool = False) -> None:
+    """Serve `thing`: a Tool, Prompt or Resource, a function, a provider."""
+    if hasattr(type(thing), "kind"):
+        _add(server, thing, replace)
+    elif hasattr(thing, "__redstart_marks__"):
+        from redstart.features.marks import components
+
+        for component in components(thing, injected):
+            _add(server, component, replace)
+    elif callable(thing):
+        _add(server, tool_of(thing, injected), replace)
+    else:
+        from redstart.server.providers import add_provider, is_provider
+
+        if not is_provider(thing):
+            raise RegistrationError(f"{thing!r:.200} is no function, Tool, Prompt, Resource or provider")
+        add_provider(server, thing)
+
+
+def _add(server: Server, made: Any, replace: bool) -> None:
+    made.compile(injected)
+    made.sees = None
+    if made.visible is not None:
+        from redstart.server.visible import seen_by
+
+        made.sees = seen_by(made.visible, server.host)
+    if made.handler is not None:
+        equip(made, server.host, server.limits)
+    if made.kind == "tool":
+        server.tools.add(made, replace=replace)
+        return
+    for completer in made.completers.values():
+        equip_completer(completer, server.host)
+    server.features.completions.check(made)
+    if made.kind == "prompt":
+        server.prompts.add(made, replace=replace)
+        return
+    (server.resources if made.template is None else server.templates).add(made, replace=replace)
+    for companion in made.companions():
+        _add(server, companion, replace)
+
+
+def equip_completer(completer: Completer, host: Host) -> None:
+    """Give a completer the function that runs its source."""
+    if completer.known is None:
+        completer.invoke = compose_invoke(completer.source, completer.injected, host)
+
+
+def remove(server: Server, thing: Any) -> None:
+    """Serve `thing` no longer: the object, its function, its name or URI, or all of a provider."""
+    found = 0
+    registries: tuple[Registry[Any], ...] = (server.tools, server.prompts, server.resources, server.templates)
+    for registry in registries:
+        for key in registry.keys_of(thing):
+            found += 1
+            item: Any = registry.remove(key)
+            for companion in item.companions() if item.kind == "resource" else ():
+                remove(server, companion)
+    if not found:
+        raise KeyError(f"nothing that is registered is {thing!r}")

@@ -1,0 +1,136 @@
+"""How a Server is run: on stdio, on a socket, in a loop of one's own, or as an ASGI application.
+
+The transports are loaded when they are used, because no server needs all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
+
+if TYPE_CHECKING:
+    from redstart.protocol.framing import Framing
+    from redstart.server.server import Server
+
+Transport = Literal["stdio", "http"]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Running:
+    """The part of a Server that brings it to its clients."""
+
+    _recording: ClassVar[list[Server] | None] = None
+
+    @cached_property
+    def routes(self) -> dict[str, Any]:
+        """The application's own paths beside the MCP endpoint."""
+        return {}
+
+    @classmethod
+    @contextmanager
+    def recorded(cls) -> Iterator[list[Server]]:
+        """While a file is loaded only to be served by somebody else, its own `run()` only says whom it meant."""
+        found: list[Server] = []
+        before, Running._recording = Running._recording, found
+        try:
+            yield found
+        finally:
+            Running._recording = before
+
+    def run(
+        self,
+        transport: Transport = "stdio",
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        path: str = "/mcp",
+        framing: Framing = "auto",
+        stdin: Any = None,
+        stdout: Any = None,
+        **options: Any,
+    ) -> None:
+        """Serve until the client goes away (stdio) or the process is told to stop.
+
+        `stdin` and `stdout` are binary files to serve on instead of the process's own.
+
+        >>> from redstart import Server
+        >>> server = Server("quick")
+        >>> server.run("http", port=8000)  # doctest: +SKIP
+        """
+        if Running._recording is not None:
+            Running._recording.append(cast("Server", self))
+            return
+        if transport == "http":
+            from redstart.transports.serve import run_http
+
+            run_http(cast("Server", self), host=host, port=port, path=path, **options)
+        elif transport == "stdio":
+            from redstart.transports.stdio import run_stdio
+
+            run_stdio(cast("Server", self), framing=framing, stdin=stdin, stdout=stdout, **options)
+        else:
+            raise ValueError(f'transport must be "stdio" or "http", not {transport!r}')
+
+    async def run_async(
+        self,
+        transport: Transport = "stdio",
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        path: str = "/mcp",
+        framing: Framing = "auto",
+        stdin: Any = None,
+        stdout: Any = None,
+        **options: Any,
+    ) -> None:
+        """As `run`, inside a loop that already runs; to cancel it is to stop serving.
+
+        >>> import asyncio
+        >>> from redstart import Server
+        >>> asyncio.run(Server("quick").run_async("http"))  # doctest: +SKIP
+        """
+        if Running._recording is not None:
+            Running._recording.append(cast("Server", self))
+            return
+        if transport == "http":
+            from redstart.transports.serve import serve_http
+
+            await serve_http(cast("Server", self), host=host, port=port, path=path, **options)
+        elif transport == "stdio":
+            from redstart.transports.stdio import serve_stdio
+
+            await serve_stdio(cast("Server", self), framing=framing, stdin=stdin, stdout=stdout, **options)
+        else:
+            raise ValueError(f'transport must be "stdio" or "http", not {transport!r}')
+
+    def asgi(self, *, path: str = "/mcp", **options: Any) -> Any:
+        """This server as an ASGI application: serve it, or mount it in another one.
+
+        >>> from redstart import Server
+        >>> app = Server("mounted").asgi()
+        """
+        from redstart.transports.http import Endpoint
+
+        return Endpoint(cast("Server", self), path=path, **options)
+
+    def route(self, path: str, methods: Iterable[str] = ("GET",)) -> Callable[[F], F]:
+        """Answer an HTTP path of one's own beside the MCP endpoint; nothing of MCP is asked of its clients.
+
+        The handler takes the request, or nothing, and returns text, bytes, JSON data or `(status, headers, body)`.
+
+        >>> from redstart import Server
+        >>> server = Server("weather")
+        >>> @server.route("/health")
+        ... def health() -> dict[str, bool]:
+        ...     return {"ok": True}
+        """
+
+        def decorate(fn: F) -> F:
+            from redstart.transports.routes import add_route
+
+            add_route(cast("Server", self), path, methods, fn)
+            return fn
+
+        return decorate

@@ -1,0 +1,84 @@
+"""`ctx.state`: what a server remembers of one user between calls, in the store, as JSON.
+
+Who may read a value is part of its key: see `store.shared.scoped`. Over HTTP nobody is known without `auth=`, and
+strangers must not share a memory, so there it is refused; the one client of stdio is the one local user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from redstart.features.errors import ToolError
+from redstart.features.principal import principal_key
+from redstart.features.results import to_json
+from redstart.store.shared import scoped
+from redstart.wire.jsonrpc import decode
+
+if TYPE_CHECKING:
+    from redstart.protocol.call import Call
+    from redstart.server.host import Host
+
+_NOBODY = (
+    "ctx.state belongs to a user, and this server does not know who is asking. "
+    "Give the server auth=, so that each user has a state of their own."
+)
+
+
+class State:
+    """The values of whoever makes a call.
+
+    >>> async def count(ctx: Context) -> int:
+    ...     seen = await ctx.state.get("seen", 0) + 1
+    ...     await ctx.state.set("seen", seen, ttl=3600)
+    ...     return seen
+    """
+
+    __slots__ = ("_host", "_user")
+
+    def __init__(self, call: Call, host: Host) -> None:
+        self._host = host
+        self._user = principal_key(call.principal)
+        remote = call.headers is not None or getattr(call.channel, "remote", False)
+        if remote and not self._user:
+            raise ToolError(_NOBODY)
+
+    def _key(self, key: str) -> str:
+        return scoped(self._user, "state", self._host.server.name, key)
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """The value that was set, or `default` if there is none or its time is over."""
+        found = await self._host.store.kv_get(self._key(key))
+        return default if found is None else decode(found)
+
+    async def set(self, key: str, value: Any, ttl: float | None = None) -> None:
+        """Keep a value of JSON, for `ttl` seconds or until it is deleted."""
+        if ttl is not None and not ttl > 0:
+            raise ValueError(f"ttl must be a positive number of seconds, not {ttl!r}")
+        await self._host.store.kv_set(self._key(key), to_json(value), ttl)
+
+    async def delete(self, key: str) -> None:
+        """Forget a value; one that is not there is fine too."""
+        await self._host.store.kv_delete(self._key(key))
+
+
+class SyncState:
+    """As State, without `await`."""
+
+    __slots__ = ("_state", "_wait")
+
+    def __init__(self, state: State, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._state = state
+        self._wait = wait
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value that was set, or `default` if there is none or its time is over."""
+        return self._wait(self._state.get(key, default))
+
+    def set(self, key: str, value: Any, ttl: float | None = None) -> None:
+        """Keep a value of JSON, for `ttl` seconds or until it is deleted."""
+        self._wait(self._state.set(key, value, ttl))
+
+    def delete(self, key: str) -> None:
+        """Forget a value; one that is not there is fine too."""
+        self._wait(self._state.delete(key))

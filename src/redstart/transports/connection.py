@@ -1,0 +1,259 @@
+"""One HTTP connection under uvicorn: its httptools protocol, with our own idea of a request.
+
+uvicorn starts an application before the body is there, writes head and body separately, arms two timers per request
+and has no limit for a body that never ends. Here a request starts when it is complete, a response leaves in one
+write, and one sweep over all connections does the work of the timers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections import deque
+from collections.abc import MutableMapping
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import unquote
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+log = logging.getLogger("redstart")
+_EAGER: Final = sys.version_info >= (3, 12)
+_STATUS: Final = {s.value: b"HTTP/1.1 %d %b\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
+_LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
+    """Reads whole requests and runs one at a time; what a client sends ahead waits its turn."""
+
+    cycle: Any  # uvicorn's has another class
+    max_body = 4 * 1024 * 1024
+    deadline = 10.0
+    idle = 75.0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._cycles: deque[Cycle] = deque()
+        self._parts: list[bytes] = []
+        self._size = 0
+        self.reading = True  # a connection that says nothing is held no longer than one that says too little
+        self.since = self.loop.time()
+
+    # ------------------------------------------------------------ the parser's callbacks
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.headers = []
+        self._parts = []
+        self._size = 0
+        self.reading = True
+        self.since = self.loop.time()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        for name, value in self.headers:
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            elif name == b"content-length" and (not value.isdigit() or int(value) > self.max_body):
+                self.refuse(413, b"the body is larger than %d bytes" % self.max_body)
+
+    def on_body(self, body: bytes) -> None:
+        self._size += len(body)
+        if self._size > self.max_body:
+            self.refuse(413, b"the body is larger than %d bytes" % self.max_body)
+            return
+        self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        self.reading = False
+        if self.transport.is_closing():
+            return
+        cycle = Cycle(self, self._scope(), b"".join(self._parts) if len(self._parts) != 1 else self._parts[0])
+        if not self._running():
+            self._start(cycle)
+        else:
+            self._cycles.append(cycle)
+            self.flow.pause_reading()
+
+    def _running(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _scope(self) -> dict[str, Any]:
+        parser, url = self.parser, self.url
+        path, _, query = url.partition(b"?")
+        if not path.startswith(b"/"):  # an absolute URL, as a proxy may send it
+            parsed = httptools.parse_url(url)
+            path, query = parsed.path or b"/", parsed.query or b""
+        shown = path.decode("latin-1")
+        return {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": parser.get_http_version(),
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "method": parser.get_method().decode("ascii"),
+            "root_path": self.root_path,
+            "path": unquote(shown) if "%" in shown else shown,
+            "raw_path": path,
+            "query_string": query,
+            "headers": self.headers,
+            "state": self.app_state,
+        }
+
+    # ------------------------------------------------------------ requests
+
+    def _start(self, cycle: Cycle) -> None:
+        self.cycle = cycle
+        run = cycle.run(self.app)
+        if _EAGER:
+            task = asyncio.Task(run, loop=self.loop, eager_start=True)  # type: ignore[call-arg, unused-ignore]
+        else:
+            task = self.loop.create_task(run)
+        if not task.done():
+            cycle.task = task
+            self.tasks.add(task)
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        self.since = self.loop.time()
+        if self._cycles and not self.transport.is_closing():
+            self.flow.resume_reading()
+            self._start(self._cycles.popleft())
+
+    def refuse(self, status: int, text: bytes) -> None:
+        """Answer without an application, and hang up."""
+        if not self.transport.is_closing():
+            head = b"content-type: text/plain\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(text)
+            self.transport.write(_STATUS[status] + head + text)
+            self.transport.close()
+
+    def sweep(self, now: float) -> None:
+        """Hang up on a request that does not come to its end, and on a client that has nothing more to say."""
+        if self.reading and now - self.since > self.deadline:
+            log.warning("closed a connection whose request was not complete after %g s", self.deadline)
+            self.refuse(408, b"the request was not complete in time")
+        elif not self.reading and not self._running() and now - self.since > self.idle:
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connections.discard(self)
+        if self.cycle is not None:
+            self.cycle.lose()
+        self._cycles.clear()
+        self.flow.resume_writing()
+        self.parser = None
+
+
+class Cycle:
+    """One request and its response, as ASGI sees them."""
+
+    __slots__ = ("_body", "_chunked", "_gone", "_head", "_left", "_scope", "_wire", "disconnected", "keep_alive",
+                 "response_complete", "response_started", "task")  # fmt: skip
+
+    def __init__(self, wire: Connection, scope: dict[str, Any], body: bytes) -> None:
+        self._wire = wire
+        self._scope = scope
+        self._body: bytes | None = body
+        self._head = b""
+        self._left = 0
+        self._chunked = False
+        self._gone: asyncio.Future[None] | None = None
+        self.task: Any = None
+        self.keep_alive = scope["http_version"] != "1.0" and wire.parser.should_keep_alive()
+        self.disconnected = self.response_started = self.response_complete = False
+
+    async def run(self, app: Any) -> None:
+        try:
+            await app(self._scope, self.receive, self.send)
+        except BaseException as error:
+            log.error("the ASGI application failed", exc_info=error)
+            if not self.response_started:
+                self._wire.refuse(500, b"internal server error")
+            self._wire.transport.close()
+        else:
+            if not self.response_complete and not self.disconnected:
+                log.error("the ASGI application left its response incomplete")
+                self._wire.transport.close()
+        finally:
+            self._wire.tasks.discard(self.task)
+
+    async def receive(self) -> dict[str, Any]:
+        body = self._body
+        if body is not None:
+            self._body = None
+            return {"type": "http.request", "body": body, "more_body": False}
+        if not self.disconnected and not self.response_complete:
+            if self._gone is None:
+                self._gone = self._wire.loop.create_future()
+            await asyncio.shield(self._gone)
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        wire = self._wire
+        if wire.flow.write_paused and not self.disconnected:
+            await wire.flow.drain()
+        if self.disconnected:
+            return
+        if message["type"] == "http.response.start":
+            self._begin(message["status"], message["headers"])
+            return
+        body, more = message.get("body", b""), message.get("more_body", False)
+        if self._scope["method"] == "HEAD":
+            body, self._left, self._chunked = b"", 0, False
+        if self._chunked:
+            body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            if not more:
+                body += _LAST_CHUNK
+        else:
+            self._left -= len(body)
+        if self._head:
+            body, self._head = self._head + body, b""
+        if body:
+            wire.transport.write(body)
+        if not more:
+            self._end()
+
+    def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """The head, kept until the first of the body is there, unless the body may take its time."""
+        self.response_started = True
+        head = _STATUS[status]
+        sized = False
+        for name, value in headers:
+            if name == b"content-length":
+                sized = True
+                self._left = int(value)
+            head += b"%b: %b\r\n" % (name, value)
+        if b"\n" in b"".join(value for _, value in headers):
+            raise ValueError("a header value with a line break")
+        if not self.keep_alive:
+            head += b"connection: close\r\n"
+        if sized or status in (204, 304):
+            self._head = head + b"\r\n"
+        else:
+            self._chunked = True
+            self._wire.transport.write(head + b"transfer-encoding: chunked\r\n\r\n")
+
+    def _end(self) -> None:
+        if self._left:
+            log.error("the ASGI application sent a body of another size than it had announced")
+            self.keep_alive = False
+        self.response_complete = True
+        self._wake()
+        if not self.keep_alive:
+            self._wire.transport.close()
+        self._wire.on_response_complete()
+
+    def lose(self) -> None:
+        """The client has gone."""
+        if not self.response_complete:
+            self.disconnected = True
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)

@@ -1,0 +1,135 @@
+"""What goes out on a pipe: batched, bounded, and never at the cost of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+HIGH_WATER: Final = 1 << 20
+
+
+class Outlet:
+    """What goes out: one write per batch, at once when nobody else is about to answer, and never without bound.
+
+    A peer that does not read fills the buffer; over HIGH_WATER we stop reading from it until it has caught up.
+    """
+
+    def __init__(
+        self, sink: Any, loop: asyncio.AbstractEventLoop, frame: Callable[[bytes], bytes], calls: dict[Any, Any]
+    ) -> None:
+        self._fd = sink
+        self._write = partial(os.write, sink) if isinstance(sink, int) else sink.write
+        self._loop = loop
+        self._frame = frame
+        self._calls = calls
+        self._parts: list[bytes] = []
+        self._rest: bytes | memoryview = b""  # the part of a write that the peer has not taken yet
+        self._size = 0
+        self._scheduled = self._blocked = self._paused = self.broken = False
+        self.held = False  # while more is about to be sent
+        self._drained: asyncio.Event | None = None
+        self.reader: Any = None
+        mode = os.fstat(sink).st_mode if isinstance(sink, int) else 0
+        self._polls = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+        if self._polls:
+            os.set_blocking(sink, False)
+
+    def send(self, data: bytes) -> None:
+        data = self._frame(data)
+        self._parts.append(data)
+        if self._scheduled or self.held or self._blocked:
+            if self._blocked:
+                self._grow(len(data))
+            return
+        if self._calls:  # others are about to answer: let them join this write
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+        else:
+            self._flush()
+
+    def release(self) -> None:
+        """Nobody adds to this write any more."""
+        self.held = False
+        if self._parts and not self._scheduled and not self._blocked:
+            self._flush()
+
+    async def drain(self) -> None:
+        if self._blocked and not self.broken:
+            if self._drained is None:
+                self._drained = asyncio.Event()
+            await self._drained.wait()
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        parts, data = self._parts, self._rest
+        try:
+            while data or parts:
+                if not data:
+                    data = b"".join(parts) if len(parts) > 1 else parts[0]
+                    parts.clear()
+                if self.broken:
+                    return
+                written = self._write(data)
+                # A view, because a copy for each 64 KiB that a pipe takes would be quadratic.
+                data = memoryview(data)[written:] if written < len(data) else b""
+        except BlockingIOError:
+            self._rest = data
+            self._wait_writable()
+        except OSError:  # the peer closed its end: nothing can be told to anybody any more
+            self.broken = True
+            self._rest = b""
+            self._unblock()
+        else:
+            if self._blocked:
+                self._rest = b""
+                self._unblock()
+
+    def _wait_writable(self) -> None:
+        if not self._blocked:
+            self._blocked = True
+            self._size = 0
+            self._loop.add_writer(self._fd, self._flush)
+            self._grow(len(self._rest))
+
+    def _grow(self, size: int) -> None:
+        """More is waiting for a peer that does not read: beyond HIGH_WATER it is not listened to either."""
+        self._size += size
+        if self._size > HIGH_WATER and self.reader is not None and not self._paused:
+            self._paused = True
+            self.reader.pause_reading()
+
+    def _unblock(self) -> None:
+        if self._blocked:
+            self._blocked = False
+            self._loop.remove_writer(self._fd)
+        if self._paused:
+            self._paused = False
+            with suppress(RuntimeError):
+                self.reader.resume_reading()
+        if self._drained is not None:
+            self._drained.set()
+            self._drained = None
+
+    def close(self) -> None:
+        """Let go of a descriptor that is shared with somebody: it blocks again, as they expect."""
+        self._unblock()
+        self.broken = True
+        if isinstance(self._fd, int):
+            if self._polls:
+                os.set_blocking(self._fd, True)
+            os.close(self._fd)
+        else:
+            self._fd.flush()
+
+    async def flushed(self, *, within: float) -> None:
+        """Everything is out, or the peer has had its time."""
+        if not self._blocked:
+            self._flush()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self.drain()

@@ -1,0 +1,114 @@
+"""`@server.route`: paths of the application's own beside the MCP endpoint, for health checks, callbacks, metrics.
+
+The endpoint's rules for Host, Origin and size hold for them too. `auth=` does not: what must be public can be.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+from msgspec import Struct
+
+from redstart.features.errors import RegistrationError, place
+from redstart.features.results import to_json
+from redstart.server.kinds import is_async
+from redstart.transports.exchange import JSON, reply
+from redstart.transports.guard import Rejection
+from redstart.transports.stream import HeaderList, Receive, Scope, Send
+from redstart.wire.jsonrpc import decode
+
+if TYPE_CHECKING:
+    from redstart.server.server import Server
+    from redstart.transports.http import Endpoint
+
+_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
+_BYTES: Final = (b"content-type", b"application/octet-stream")
+
+
+class Request(Struct, frozen=True):
+    """What a route's handler gets: a whole request.
+
+    >>> Request("POST", "/hook", body=b'{"n": 1}').json()
+    {'n': 1}
+    """
+
+    method: str
+    path: str
+    query: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    body: bytes = b""
+
+    def json(self) -> Any:
+        """The body as JSON."""
+        return decode(self.body)
+
+
+def add_route(server: Server, path: str, methods: Iterable[str], handler: Callable[..., Any]) -> None:
+    """Serve `handler` at `path`; what cannot work is said now."""
+    names = [methods.upper()] if isinstance(methods, str) else [name.upper() for name in methods]
+    if not path.startswith("/") or not names:
+        raise RegistrationError(f'{place(handler)}: write @server.route("/path", methods=["GET"])')
+    required = [p for p in inspect.signature(handler).parameters.values() if p.default is p.empty]
+    if len(required) > 1:
+        raise RegistrationError(f"{place(handler)}: a route takes the request, or nothing")
+    taken: dict[str, Any] = server.routes.setdefault(path, {})
+    for name in names:
+        if name in taken:
+            raise RegistrationError(f"{place(handler)}: {name} {path} is already served by {place(taken[name])}")
+        taken[name] = handler
+
+
+async def answer_route(
+    endpoint: Endpoint, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+) -> Rejection | None:
+    """The answer of the route at this path."""
+    path, root = scope["path"], scope.get("root_path", "").rstrip("/")
+    if root and path.startswith(root + "/"):
+        path = path[len(root) :]
+    served = endpoint.server.routes.get(path)
+    if served is None:
+        return Rejection(404, f"Nothing is served at this path; the MCP endpoint is {endpoint.path}")
+    method = scope["method"]
+    handler = served.get(method) or (served.get("GET") if method == "HEAD" else None)
+    if handler is None:
+        return Rejection(405, f"{method} is not supported here", ((b"allow", ", ".join(served).encode()),))
+    body = await endpoint.body(headers, receive)
+    if body is None:
+        return Rejection(413, f"The body is larger than {endpoint.guard.max_body} bytes")
+    query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
+    names = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+    try:
+        value = await _call(endpoint, handler, Request(method, path, query, names, body))
+        status, kinds, data = _response(value)
+    except Exception as error:
+        text = endpoint.server.errors.text(error, f"The route {path}")
+        status, kinds, data = 500, [_TEXT], text.encode()
+    await reply(send, status, b"" if method == "HEAD" else data, kinds)
+    return None
+
+
+async def _call(endpoint: Endpoint, handler: Callable[..., Any], request: Request) -> Any:
+    given = (request,) if inspect.signature(handler).parameters else ()
+    if is_async(handler):
+        return await handler(*given)
+    return await endpoint.host.pool.run(lambda: handler(*given), {})
+
+
+def _response(value: Any) -> tuple[int, HeaderList, bytes]:
+    """What a handler returned, as a status, headers and bytes."""
+    if isinstance(value, tuple):
+        status, named, value = value
+        _, kind, data = _response(value)
+        pairs = [(str(name).lower().encode("latin-1"), str(text).encode("latin-1")) for name, text in named.items()]
+        own = {name for name, _ in pairs}
+        return int(status), [*(pair for pair in kind if pair[0] not in own), *pairs], data
+    if value is None:
+        return 204, [], b""
+    if isinstance(value, str):
+        return 200, [_TEXT], value.encode()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return 200, [_BYTES], bytes(value)
+    return 200, [JSON], to_json(value)
