@@ -107,7 +107,7 @@ def test_hostile_text(data: bytes, code: int, id: object) -> None:
         request(-(2**53), "ping"),
         request("x" * 256, "ping"),
         request("☃" * 256, "ping"),
-        request('quo"te\\\n', "ping"),
+        request('a"b\\\n', "ping"),
         nested(MAX_DEPTH),
         nested(MAX_DEPTH, b"{}"),
         ping(b'{"a":"' + b"[" * 100_000 + b'"}'),

@@ -152,9 +152,7 @@ def test_a_tool_without_a_method_needs_its_tool_call(era: str, caplog: pytest.Lo
         def tools(self) -> list[str]:
             return ["nothing"]
 
-    with pytest.raises(
-        RegistrationError, match=r"test_providers\.py:\d+: Alone has no method nothing, and no tool_call"
-    ):
+    with pytest.raises(RegistrationError, match=r"test_providers\.py:\d+: Alone has no method nothing"):
         Server.from_object(Alone())
 
 
@@ -469,7 +467,7 @@ def test_prompts(era: str) -> None:
     async def script(c: Client) -> None:
         debate, plain, given, method = await c.list_prompts()
         assert (debate.name, debate.description) == ("debate", "Debates a topic")
-        assert [(a.name, a.description, a.required) for a in debate.arguments] == [
+        assert [(a.name, a.description, a.required) for a in debate.arguments or ()] == [
             ("topic", "The topic", True),
             ("tone", "The tone", False),
         ]
@@ -615,7 +613,7 @@ def test_protocols(era: str) -> None:
     assert not isinstance(Factorial(), PromptProvider | ResourceProvider)
     assert isinstance(Desk(), PromptProvider)
     assert isinstance(Desk(), ResourceProvider)
-    assert call(Inheriting(), era, "one").data == 1
+    assert call(Inheriting(), era, "one").data == 1  # type: ignore[abstract] # at run time a list that is not there is empty
 
 
 def test_lists_that_are_none(era: str) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 from zlib import crc32
 
+from msgspec import Raw
+
 from redstart.features.errors import ToolError, Unanswered
 from redstart.features.forms import compile_form
 from redstart.features.tools import missing_capability
@@ -95,7 +97,9 @@ class BadAnswer(Exception):
 class Question:
     """One thing to ask the peer: an elicitation, a sampling, or its roots."""
 
-    __slots__ = ("kind", "message", "method", "name", "named", "needs", "params", "problem", "read", "threaded")
+    __slots__ = (
+        "_raw", "alone", "kind", "message", "method", "name", "named", "needs", "params", "problem", "read", "threaded",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -120,24 +124,26 @@ class Question:
         self.named = key is not None
         self.problem = ""
         self.threaded = False
+        self.alone = False
+        """Whether it was the only question of its turn."""
+        self._raw = b""
 
     def digest(self) -> int:
         """A fingerprint of the whole question: a replay must ask the same one. It guards against mistakes only."""
-        params = self.params
-        if "elicitationId" in params:
-            params = {name: value for name, value in params.items() if name != "elicitationId"}
-        raw = encode(params)
+        raw = self._raw = encode(self.params)
+        if "elicitationId" in self.params:
+            raw = encode({name: value for name, value in self.params.items() if name != "elicitationId"})
         return crc32(raw, crc32(self.method.encode())) << 16 | len(raw) & 0xFFFF
 
     def wire(self) -> dict[str, Any]:
         """`{method, params}`; after a bad answer the message says what was wrong with it."""
         return {"method": self.method, "params": self.worded()}
 
-    def worded(self) -> dict[str, Any]:
+    def worded(self) -> Any:
         """The params; after a bad answer the message says what was wrong with it."""
         if self.problem and "message" in self.params:
             return {**self.params, "message": f"{self.message}\n\n{self.problem}"}
-        return self.params
+        return Raw(self._raw) if self._raw else self.params
 
     def check(self, call: Call) -> None:
         """Refuse to ask a client what it did not declare."""
@@ -167,7 +173,7 @@ def form_question(call: Call, message: str, schema: Any, key: str | None = None)
     """A question with a form to fill in."""
     form = compile_form(schema)
     titled = call.dialect.titled_choices
-    params: dict[str, Any] = {"message": message, "requestedSchema": form.schema(titled)}
+    params: dict[str, Any] = {"message": message, "requestedSchema": form.raw_schema(titled)}
     if titled:
         params["mode"] = "form"
 

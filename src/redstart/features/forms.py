@@ -75,7 +75,7 @@ class Format:
 class Form:
     """A compiled form: its schema for each kind of dialect, and the way from content to a value."""
 
-    __slots__ = ("_build", "_schemas", "fields", "raw")
+    __slots__ = ("_build", "_encoded", "_schemas", "fields", "raw")
 
     def __init__(
         self, fields: list[Field], build: Callable[[dict[str, Any]], Any], raw: Mapping[str, Any] | None = None
@@ -84,12 +84,20 @@ class Form:
         self.raw = raw
         self._build = build
         self._schemas: dict[bool, dict[str, Any]] = {}
+        self._encoded: dict[bool, msgspec.Raw] = {}
 
     def schema(self, titled: bool) -> dict[str, Any]:
         """The `requestedSchema`; `titled` says whether the dialect knows titled and multiple choices."""
         made = self._schemas.get(titled)
         if made is None:
             made = self._schemas[titled] = self._render(titled)
+        return made
+
+    def raw_schema(self, titled: bool) -> msgspec.Raw:
+        """The bytes of `schema(titled)`."""
+        made = self._encoded.get(titled)
+        if made is None:
+            made = self._encoded[titled] = msgspec.Raw(msgspec.json.encode(self.schema(titled)))
         return made
 
     def _render(self, titled: bool) -> dict[str, Any]:

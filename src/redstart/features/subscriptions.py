@@ -35,21 +35,23 @@ class Peer(Protocol):
 class _Listener:
     """One open `subscriptions/listen`."""
 
-    __slots__ = ("call", "done", "filter", "uris")
+    __slots__ = ("_tail", "call", "done", "filter", "uris")
 
     def __init__(self, call: Call, filter: ListenFilter, done: asyncio.Future[None]) -> None:
         self.call = call
         self.filter = filter
         self.done = done
         self.uris = frozenset(filter.resource_subscriptions or ())
+        self._tail = b'"_meta":{"%b":%b}}}' % (SUBSCRIPTION_ID.encode(), call.raw_id)
 
-    def tell(self, method: bytes, params: bytes) -> None:
-        call = self.call
-        if call.open:
-            call.channel.send(
-                b'{"jsonrpc":"2.0","method":%b,"params":{%b"_meta":{"%b":%b}}}'
-                % (method, params, SUBSCRIPTION_ID.encode(), call.raw_id)
-            )
+    def tell(self, head: bytes) -> None:
+        """Send a message that is the same for all, up to the id of the subscription."""
+        if self.call.open:
+            self.call.channel.send(head + self._tail)
+
+
+def _head(method: str) -> bytes:
+    return b'{"jsonrpc":"2.0","method":%b,"params":{' % encode(method)
 
 
 class Hub:
@@ -100,20 +102,20 @@ class Hub:
         for peer in tuple(self.peers):
             if peer.link.session is not None and peer.link.session.initialized:
                 peer.channel.send(message)
-        wanted, raw = KINDS[kind], encode(method)
+        wanted, head = KINDS[kind], _head(method)
         for listener in tuple(self._listeners):
             if getattr(listener.filter, wanted) is True:
-                listener.tell(raw, b"")
+                listener.tell(head)
 
     def _tell_updated(self, uri: str) -> None:
         message = notification(_UPDATED, {"uri": uri})
         for peer in tuple(self.peers):
             if peer.link.session is not None and uri in peer.link.session.subscriptions:
                 peer.channel.send(message)
-        raw, params = encode(_UPDATED), b'"uri":%b,' % encode(uri)
+        head = _head(_UPDATED) + b'"uri":%b,' % encode(uri)
         for listener in tuple(self._listeners):
             if uri in listener.uris:
-                listener.tell(raw, params)
+                listener.tell(head)
 
     # ------------------------------------------------------------ methods
 

@@ -31,18 +31,22 @@ TRIES: Final = 2
 
 def dialogue_of(call: Call, host: Host) -> Dialogue:
     """The dialogue of a call, begun with its first question or step."""
-    dialogue = call.state
+    dialogue: Dialogue | None = call.state
     if dialogue is None:
-        dialogue = call.state = Dialogue(call, host)
-    return dialogue  # type: ignore[no-any-return]
+        dialogue = Dialogue(call, host)
+        if call.open:
+            call.state = dialogue
+        else:  # something that the call has left behind: nobody can answer it
+            dialogue.suspended = not dialogue.live
+    return dialogue
 
 
 class Dialogue:
     """What one call has asked and got. Lives on the loop's thread."""
 
     __slots__ = (
-        "_batch", "_ordinal", "_waiting", "answers", "call", "concluded", "fresh", "host", "id", "live", "loose",
-        "names", "open", "rounds", "step_names", "steps", "suspended", "thrown", "unread",
+        "_batch", "_ordinal", "_waiting", "answers", "bound", "call", "concluded", "fresh", "host", "id", "live",
+        "loose", "names", "open", "rounds", "step_names", "steps", "suspended", "thrown", "unread",
     )  # fmt: skip
 
     def __init__(self, call: Call, host: Host, *, live: bool | None = None) -> None:
@@ -51,6 +55,8 @@ class Dialogue:
         self.live = call.dialect.asks if live is None else live
         """Whether questions go out as requests, now."""
         self.id = ""
+        self.bound = b""
+        """What its states are good for, once that is known."""
         self.rounds = 0
         self.fresh = True
         """Whether no earlier round is known, so nobody else can be in this dialogue."""
@@ -61,7 +67,7 @@ class Dialogue:
         self.unread: set[str] = set()
         """Recorded answers that the handler has not met yet; until it has, it is repeating itself."""
         self.concluded = False
-        self._waiting: set[asyncio.Future[Any]] = set()
+        self._waiting: list[asyncio.Future[Any]] = []
         self.restart()
 
     def restart(self) -> None:
@@ -87,23 +93,27 @@ class Dialogue:
         if self.suspended:
             await asyncio.sleep(0)  # a handler that swallows its end must not hold up the loop too
             raise Unwind if question.threaded else asyncio.CancelledError
-        loop = asyncio.get_running_loop()
-        if not self._batch:
-            loop.call_soon(self._turn)
-        future = loop.create_future()
-        self._batch.append((question, future))
-        return await self._answer_to(future)
-
-    async def _answer_to(self, future: asyncio.Future[Any]) -> Any:
-        self._waiting.add(future)
+        record = self.answers.get(question.name)
+        if record is not None and record.asked.alone and not self._batch:
+            answer = self._recall(question)
+            if answer is not None:
+                self.unread.discard(question.name)
+                return answer
         try:
-            return await future
+            return await self._in_this_turn(question)
         except (asyncio.CancelledError, Unwind) as error:
             if self.suspended and (isinstance(error, Unwind) or asyncio.current_task() is self.call.run):
                 self.thrown = True
             raise
-        finally:
-            self._waiting.discard(future)
+
+    def _in_this_turn(self, question: Question) -> asyncio.Future[Any]:
+        """The answer to a question that others may join, in this turn of the loop."""
+        loop = asyncio.get_running_loop()
+        if not self._batch:
+            loop.call_soon(self._turn)
+        future: asyncio.Future[Any] = loop.create_future()
+        self._batch.append((question, future))
+        return future
 
     def _identify(self, question: Question) -> None:
         if not question.named:
@@ -151,13 +161,15 @@ class Dialogue:
         pending, data = asked
         future = asyncio.get_running_loop().create_future()
         pending.resolve = lambda outcome: None if future.done() else future.set_result(outcome)
+        self._waiting.append(future)
         try:
             call.channel.send(data)
             async with asyncio.timeout(self.host.server.ask_timeout):
-                return await self._answer_to(future)
+                return await future
         except TimeoutError:
             return None
         finally:
+            self._waiting.remove(future)
             call.link.pending.pop(pending.id, None)
             if not future.done() or future.cancelled():
                 self._withdraw(pending.id)
@@ -183,6 +195,8 @@ class Dialogue:
             return
         self.open = [question for question, _ in batch if question.name not in self.answers]
         if self.open:
+            for question in self.open:
+                question.alone = len(batch) == 1
             self._suspend(batch)
             return
         for future, outcome in outcomes:
@@ -209,6 +223,7 @@ class Dialogue:
     def _suspend(self, batch: list[tuple[Question, asyncio.Future[Any]]]) -> None:
         """End the run: `async def` handlers are cancelled, threads get an exception."""
         self.suspended = True
+        self._waiting += [future for _, future in batch]
         task = self.call.run
         if task is not None and not all(question.threaded for question, _ in batch):
             task.cancel()
@@ -218,7 +233,7 @@ class Dialogue:
 
     def close(self) -> None:
         """Nobody waits for answers any more."""
-        for future in list(self._waiting):
+        for future in (*self._waiting, *(future for _, future in self._batch)):
             future.cancel()
 
     # ------------------------------------------------------------ steps

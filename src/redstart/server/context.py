@@ -93,14 +93,7 @@ class Context(Facts[App]):
         return _dialogue(self).ask(question)
 
     def _form(self, message: str, schema: Any, key: str | None) -> Question:
-        from redstart.features.ask import form_question
-
-        return form_question(self._call, message, schema, key)
-
-    async def _value(self, question: Question) -> Any:
-        from redstart.features.ask import value_of
-
-        return value_of(await self._put(question), question.message)
+        return self._host.rounds.form_question(self._call, message, schema, key)  # type: ignore[no-any-return]
 
     @overload
     async def elicit(self, message: str, *, key: str | None = None) -> Answer[str]: ...
@@ -137,7 +130,8 @@ class Context(Facts[App]):
     async def ask(self, message: str, schema: Any, key: str | None = None) -> Any: ...
     async def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
-        return await self._value(self._form(message, schema, key))
+        answer = await self._put(self._form(message, schema, key))
+        return self._host.rounds.value_of(answer, message)
 
     async def confirm(self, message: str, key: str | None = None) -> bool:
         """Whether the user says yes; every other reaction is a no."""
@@ -146,15 +140,15 @@ class Context(Facts[App]):
 
     async def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
         """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
-        return await self._value(self._form(message, choices, key))
+        answer = await self._put(self._form(message, choices, key))
+        return self._host.rounds.value_of(answer, message)
 
     async def ask_all(self, **questions: tuple[str, Any]) -> dict[str, Any]:
         """Several answers by name, in one round where the protocol can: `ask_all(name=("Your name?", str), …)`."""
         asked = {name: self._form(*pair, name) for name, pair in questions.items()}
+        value_of = self._host.rounds.value_of
         if _dialogue(self).live:
-            return {name: await self._value(question) for name, question in asked.items()}
-        from redstart.features.ask import value_of
-
+            return {name: value_of(await self._put(question), question.message) for name, question in asked.items()}
         answers = await asyncio.gather(*map(self._put, asked.values()))
         pairs = zip(asked.items(), answers, strict=True)
         return {name: value_of(answer, question.message) for (name, question), answer in pairs}
@@ -409,9 +403,8 @@ class SyncContext(Facts[App]):
 
 
 def _dialogue(ctx: Facts[Any]) -> Dialogue:
-    from redstart.server.asking import dialogue_of
-
-    return dialogue_of(ctx._call, ctx._host)
+    dialogue: Dialogue | None = ctx._call.state
+    return ctx._host.rounds.dialogue_of(ctx._call, ctx._host) if dialogue is None else dialogue
 
 
 async def _awaited(value: Any) -> Any:

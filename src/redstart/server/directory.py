@@ -122,11 +122,13 @@ class ServedDirectory:
 
     def _load(self, path: Path, stamp: Stamp) -> _Loaded:
         """One file; where it cannot be read the last version that could is kept."""
+        kept = self._files.get(path)
+        if kept is not None and stamp[1] == 0:  # most editors empty a file before they write it
+            return _Loaded(stamp, kept.things)
         try:
             module = self._execute(path)
             things = list(self._components(module))
         except (Exception, SystemExit) as error:
-            kept = self._files.get(path)
             what = "its last good version is still served" if kept is not None and kept.things else "it is skipped"
             log.error("%s: %s; %s", _where(path, error), _words(error), what)
             log.debug("the whole error of %s", path, exc_info=error)

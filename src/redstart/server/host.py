@@ -75,6 +75,13 @@ class Host:
 
         return KeyRing(self.server.keys)
 
+    @cached_property
+    def rounds(self) -> Any:
+        """The code of questions and rounds; loaded by the first one, because most servers never ask."""
+        from redstart.server import rounds
+
+        return rounds
+
     # ------------------------------------------------------------ life
 
     async def start(self) -> None:
@@ -154,19 +161,14 @@ class Host:
             except (asyncio.CancelledError, Unwind) as error:
                 if call.state is None:
                     raise
-                from redstart.server.rounds import paused
-
-                result = await paused(call, error)
+                result = await self.rounds.paused(call, error)
             except ProtocolError as error:
                 if error.code != URL_ELICITATION_REQUIRED:
                     raise
-                from redstart.server.rounds import must_visit
-
-                result = await must_visit(call, self, error)
-            if call.state is not None:
-                from redstart.server.rounds import concluded
-
-                result = await concluded(call, result)
+                result = await self.rounds.must_visit(call, self, error)
+            dialogue = call.state
+            if dialogue is not None and not dialogue.concluded:
+                result = await self.rounds.concluded(call, result)
             return call.link.reply(call, result)
         except ProtocolError as error:
             call.status = call.dialect.status(error.code)
@@ -174,6 +176,8 @@ class Host:
         except Exception as error:
             text = self.server.errors.text(error, f"The request {call.method.name}")
             return call.link.fail(call, ProtocolError(INTERNAL_ERROR, text))
+        finally:
+            call.run = call.state = None  # each of them knows the call: the three would be left to the garbage collector
 
     def cancel(self, call: Call) -> None:
         """Stop the work of a call that its link has forgotten."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redstart.features.errors import RegistrationError, log
 from redstart.features.marks import is_component, is_marked
+from redstart.features.tools import Tool
 from redstart.server.providers import add_provider, is_provider
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _register(server: Server, thing: Any) -> None:
     try:
         server.register(thing)
     except (TypeError, ValueError) as error:  # RegistrationError, SignatureError and UnsupportedType among them
-        name = getattr(thing, "__qualname__", None) or getattr(thing, "name", None) or repr(thing)
+        name = getattr(thing, "name", None) or getattr(thing, "__qualname__", repr(thing))
         log.warning("%s is not served: %s", name, error)
 
 
@@ -170,7 +171,9 @@ def _found(thing: Any, chosen: _Choice) -> Iterator[Any]:
         members = [*marked, *((name, fn) for name, fn in members if name in chosen.named and not is_marked(fn))]
     for name, found in [*explicit, *members]:
         if chosen.takes(name):
-            yield found
+            # A plain function is called as it is known here, whatever it was called where it was written.
+            plain = inspect.isroutine(found) and not is_marked(found)
+            yield Tool(name, handler=found) if plain else found
 
 
 def _of_module(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:

@@ -154,9 +154,7 @@ class Offer:
         if method.may_ask:
             params = call.params
             if params.request_state is not UNSET or params.input_responses is not UNSET or self._host.force_replay:
-                from redstart.server.rounds import run_again
-
-                return run_again(call, self._host, handler)
+                return self._host.rounds.run_again(call, self._host, handler)  # type: ignore[no-any-return]
         return handler(call)
 
 

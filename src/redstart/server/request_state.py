@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,6 +32,8 @@ class Asked(Struct, array_like=True):
     kind: str
     message: str
     digest: int
+    alone: bool
+    """Whether no other question was asked in the same turn, so that a replay need not wait for any."""
 
 
 class Answered(Struct, array_like=True):
@@ -56,21 +57,21 @@ class Memory(Struct, array_like=True):
 
 
 _decode = msgspec.json.Decoder(Memory).decode
-_split = msgspec.json.Decoder(dict[str, Raw]).decode
+_sorted = msgspec.json.Encoder(order="sorted").encode
 _OURS = ("_meta", "inputResponses", "requestState")
 
 
 def asked(question: Question) -> Asked:
     """A question as it is remembered."""
-    return Asked(question.name, question.kind, question.message[:SAID], question.digest())
+    return Asked(question.name, question.kind, question.message[:SAID], question.digest(), question.alone)
 
 
 def binding(call: Call, server: str) -> bytes:
     """What a state is good for: this user, this server, this method, these parameters however they are ordered."""
-    fields = _split(call.raw_params)
-    params = {name: decode(fields[name]) for name in fields if name not in _OURS}
-    digest = sha256(msgspec.json.encode(params, order="sorted")).hexdigest()
-    return encode([server, call.method.name, principal_key(call.principal), digest])
+    params = decode(call.raw_params)
+    for name in _OURS:
+        params.pop(name, None)
+    return _sorted([server, call.method.name, principal_key(call.principal), params])
 
 
 # ---------------------------------------------------------------- in
@@ -88,7 +89,8 @@ async def recall(dialogue: Dialogue) -> None:
         if not used_once(call, host):
             dialogue.loose = responses
         return
-    memory = _decode(host.keys.open(call.params.request_state, binding(call, host.server.name)))
+    dialogue.bound = binding(call, host.server.name)
+    memory = _decode(host.keys.open(call.params.request_state, dialogue.bound))
     left = memory.expires - time.time()
     if left <= 0:
         raise refused(EXPIRED)
@@ -132,7 +134,7 @@ async def input_required(dialogue: Dialogue) -> InputRequired:
         steps={key: Raw(raw) for key, raw in dialogue.steps.items()} if secret else {},
     )
     try:
-        state = host.keys.seal(encode(memory), binding(call, host.server.name))
+        state = host.keys.seal(encode(memory), dialogue.bound or binding(call, host.server.name))
     except StateTooLarge as error:
         log.error("%s: %s", call.method.name, error)
         raise ProtocolError(INTERNAL_ERROR, str(error)) from None

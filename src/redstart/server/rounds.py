@@ -9,7 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from redstart.features.ask import BadAnswer, UrlElicitationRequired, url_question, value_of
+from redstart.features.ask import BadAnswer, UrlElicitationRequired, url_question
+from redstart.features.ask import form_question as form_question
+from redstart.features.ask import value_of as value_of
 from redstart.features.errors import ToolError, Unanswered, Unwind, log
 from redstart.protocol.call import Call
 from redstart.server.asking import TRIES, Dialogue, dialogue_of, question_record

@@ -11,13 +11,15 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from redstart.transports.caller import HeaderList, Watcher
 
 log = logging.getLogger("redstart")
 _EAGER: Final = sys.version_info >= (3, 12)
@@ -137,7 +139,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         if self.reading and now - self.since > self.deadline:
             log.warning("closed a connection whose request was not complete after %g s", self.deadline)
             self.refuse(408, b"the request was not complete in time")
-        elif not self.reading and not self._running() and now - self.since > self.idle:
+        elif self._running():
+            self.cycle.sweep(now)
+        elif not self.reading and now - self.since > self.idle:
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -150,100 +154,93 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
 
 
 class Cycle:
-    """One request and its response, as ASGI sees them."""
+    """One request and its response: the caller of `Endpoint.serve`."""
 
-    __slots__ = ("_body", "_chunked", "_gone", "_head", "_left", "_scope", "_wire", "disconnected", "keep_alive",
-                 "response_complete", "response_started", "task")  # fmt: skip
+    __slots__ = (
+        "_body", "_patience", "_scope", "_since", "_watcher", "_wire", "disconnected",
+        "keep_alive", "response_complete", "response_started", "task",
+    )  # fmt: skip
 
     def __init__(self, wire: Connection, scope: dict[str, Any], body: bytes) -> None:
         self._wire = wire
         self._scope = scope
-        self._body: bytes | None = body
-        self._head = b""
-        self._left = 0
-        self._chunked = False
-        self._gone: asyncio.Future[None] | None = None
+        self._body = body
+        self._watcher: Watcher | None = None
+        self._patience = 0.0
+        self._since = wire.since
         self.task: Any = None
         self.keep_alive = scope["http_version"] != "1.0" and wire.parser.should_keep_alive()
         self.disconnected = self.response_started = self.response_complete = False
 
-    async def run(self, app: Any) -> None:
+    async def run(self, endpoint: Any) -> None:
         try:
-            await app(self._scope, self.receive, self.send)
+            await endpoint.serve(self._scope, self)
         except BaseException as error:
-            log.error("the ASGI application failed", exc_info=error)
+            log.error("a request failed", exc_info=error)
             if not self.response_started:
                 self._wire.refuse(500, b"internal server error")
             self._wire.transport.close()
         else:
             if not self.response_complete and not self.disconnected:
-                log.error("the ASGI application left its response incomplete")
                 self._wire.transport.close()
         finally:
             self._wire.tasks.discard(self.task)
 
-    async def receive(self) -> dict[str, Any]:
-        body = self._body
-        if body is not None:
-            self._body = None
-            return {"type": "http.request", "body": body, "more_body": False}
-        if not self.disconnected and not self.response_complete:
-            if self._gone is None:
-                self._gone = self._wire.loop.create_future()
-            await asyncio.shield(self._gone)
-        return {"type": "http.disconnect"}
+    # ------------------------------------------------------------ the caller
+
+    async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
+        return self._body
+
+    async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
+        if self.disconnected:
+            return
+        if self._wire.flow.write_paused:
+            await self._wire.flow.drain()
+        head = self._head(status, headers)
+        if self._scope["method"] == "HEAD":
+            self._wire.transport.write(b"%bcontent-length: %d\r\n\r\n" % (head, len(body)))
+        else:
+            self._wire.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+        self._end()
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
+        """A part of an event stream; such a response has no length."""
         wire = self._wire
         if wire.flow.write_paused and not self.disconnected:
             await wire.flow.drain()
         if self.disconnected:
             return
         if message["type"] == "http.response.start":
-            self._begin(message["status"], message["headers"])
+            head = self._head(message["status"], message["headers"])
+            wire.transport.write(head + b"transfer-encoding: chunked\r\n\r\n")
             return
-        body, more = message.get("body", b""), message.get("more_body", False)
-        if self._scope["method"] == "HEAD":
-            body, self._left, self._chunked = b"", 0, False
-        if self._chunked:
-            body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
-            if not more:
-                body += _LAST_CHUNK
-        else:
-            self._left -= len(body)
-        if self._head:
-            body, self._head = self._head + body, b""
+        body = message["body"]
         if body:
-            wire.transport.write(body)
-        if not more:
+            wire.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+        if not message["more_body"]:
+            wire.transport.write(_LAST_CHUNK)
             self._end()
 
-    def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """The head, kept until the first of the body is there, unless the body may take its time."""
+    def watch(self, watcher: Watcher, patience: float) -> None:
+        self._watcher = watcher
+        self._patience = patience
+
+    def unwatch(self) -> None:
+        self._watcher = None
+
+    # ------------------------------------------------------------ the wire
+
+    def _head(self, status: int, headers: HeaderList) -> bytes:
         self.response_started = True
         head = _STATUS[status]
-        sized = False
         for name, value in headers:
-            if name == b"content-length":
-                sized = True
-                self._left = int(value)
+            if b"\n" in value or b"\r" in value:
+                raise ValueError(f"the header {name!r} has a line break in its value")
             head += b"%b: %b\r\n" % (name, value)
-        if b"\n" in b"".join(value for _, value in headers):
-            raise ValueError("a header value with a line break")
-        if not self.keep_alive:
-            head += b"connection: close\r\n"
-        if sized or status in (204, 304):
-            self._head = head + b"\r\n"
-        else:
-            self._chunked = True
-            self._wire.transport.write(head + b"transfer-encoding: chunked\r\n\r\n")
+        return head if self.keep_alive else head + b"connection: close\r\n"
 
     def _end(self) -> None:
-        if self._left:
-            log.error("the ASGI application sent a body of another size than it had announced")
-            self.keep_alive = False
         self.response_complete = True
-        self._wake()
         if not self.keep_alive:
             self._wire.transport.close()
         self._wire.on_response_complete()
@@ -252,8 +249,11 @@ class Cycle:
         """The client has gone."""
         if not self.response_complete:
             self.disconnected = True
-            self._wake()
+            if self._watcher is not None:
+                self._watcher.client_gone()
 
-    def _wake(self) -> None:
-        if self._gone is not None and not self._gone.done():
-            self._gone.set_result(None)
+    def sweep(self, now: float) -> None:
+        """Tell who watches, once, that the client has waited for long."""
+        if self._watcher is not None and self._patience and now - self._since > self._patience:
+            self._patience = 0.0
+            self._watcher.client_waits()

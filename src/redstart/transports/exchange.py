@@ -10,79 +10,79 @@ from typing import TYPE_CHECKING, Final
 
 from redstart.protocol.call import Call
 from redstart.protocol.framing import sse_event
+from redstart.transports.caller import Caller, HeaderList
 from redstart.transports.guard import Accepts
 from redstart.transports.sessions import HttpSession
-from redstart.transports.stream import HeaderList, Receive, Send, Stream, Writer
+from redstart.transports.stream import Stream, Writer
 
 if TYPE_CHECKING:
     from redstart.server.host import Host
 
 JSON: Final = (b"content-type", b"application/json")
+JSON_ONLY: Final[HeaderList] = [JSON]
 
 
 class Exchange:
     """The channel of the calls of one POST."""
 
     __slots__ = (
-        "_accepts", "_calls", "_headers", "_host", "_keep_alive", "_loop", "_receive", "_send", "_session",
-        "_stream", "_task", "_timer", "_watcher", "_writer", "gone",
+        "_accepts", "_caller", "_calls", "_headers", "_host", "_keep_alive", "_session", "_stream", "_task", "_writer",
+        "gone",
     )  # fmt: skip
 
     def __init__(
         self,
         host: Host,
-        receive: Receive,
-        send: Send,
+        caller: Caller,
         accepts: Accepts,
         keep_alive: float,
         session: HttpSession | None,
         headers: HeaderList,
     ) -> None:
         self._host = host
-        self._receive = receive
-        self._send = send
+        self._caller = caller
         self._accepts = accepts
         self._keep_alive = keep_alive
         self._session = session
         self._headers = headers
         self._writer: Writer | None = None
         self._stream: Stream | None = None
-        self._watcher: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self.gone = False
 
     # ------------------------------------------------------------ the calls
 
     async def run(self, calls: list[Call]) -> None:
         """Answer the calls and complete the response."""
-        self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._calls = calls
-        # Runs only if the handler waits for something: a quick call pays neither for a task nor for a timer.
-        watch = self._loop.call_soon(self._watch)
+        call = calls[0]
+        caller = self._caller
+        caller.watch(self, self._keep_alive)
         data: bytes | None = None
         try:
-            data = await self._answer(calls)
+            if len(calls) == 1:
+                call.channel = self
+                call.run = self._task
+                data = await self._host.answer(call)
+            else:
+                data = await self._answer_batch(calls)
         except asyncio.CancelledError:
             if any(call.open for call in calls) or self._task is None:
                 raise  # the server is being stopped, not the call
             self._task.uncancel()
         finally:
-            watch.cancel()
-            self._unwatch()
-        if data is None and calls[0].batch is not None:
-            data = calls[0].batch.whole()  # a cancellation completed it
-        await self._complete(data, calls[0].status)
+            caller.unwatch()
+        if data is None and call.batch is not None:
+            data = call.batch.whole()  # a cancellation completed it
+        if self._writer is None and data is not None and self._accepts.json and not self.gone:
+            await caller.reply(call.status, data, [JSON, *self._headers] if self._headers else JSON_ONLY)
+        else:
+            await self._complete(data, call.status)
 
-    async def _answer(self, calls: list[Call]) -> bytes | None:
-        if len(calls) == 1:
-            call = calls[0]
-            call.channel = self
-            call.run = self._task
-            return await self._host.answer(call)
+    async def _answer_batch(self, calls: list[Call]) -> bytes | None:
         for call in calls:
             call.channel = self
-            call.run = self._loop.create_task(self._host.answer(call))
+            call.run = asyncio.create_task(self._host.answer(call))
         answers = await asyncio.gather(*(call.run for call in calls), return_exceptions=True)
         return next((answer for answer in answers if isinstance(answer, bytes)), None)
 
@@ -119,7 +119,7 @@ class Exchange:
         return True
 
     def _commit(self) -> None:
-        self._writer = Writer(self._send, self._headers, self._keep_alive)
+        self._writer = Writer(self._caller.send, self._headers, self._keep_alive)
         if self._session is not None:
             self._stream = self._session.open_stream()
             self._stream.writer = self._writer
@@ -144,30 +144,23 @@ class Exchange:
         await self._writer.finished()
 
     async def _complete_plain(self, data: bytes | None, status: int) -> None:
-        if data is None:
-            await reply(self._send, 202, b"", self._headers)
-        elif self._accepts.json or status != 200:
-            await reply(self._send, status, data, [JSON, *self._headers])
-        else:
-            self._writer = Writer(self._send, self._headers, self._keep_alive)
-            self._writer.push(sse_event(data))
-            self._writer.close()
-            await self._writer.finished()
+        """A response to a client that takes no JSON, or to a call that has no answer."""
+        if data is None or status != 200:
+            await self._caller.reply(202 if data is None else status, data or b"", [JSON, *self._headers])
+            return
+        self._writer = Writer(self._caller.send, self._headers, self._keep_alive)
+        self._writer.push(sse_event(data))
+        self._writer.close()
+        await self._writer.finished()
 
     # ------------------------------------------------------------ the client
 
-    def _watch(self) -> None:
-        self._watcher = self._loop.create_task(self._await_disconnect())
-        if self._accepts.sse:
-            self._timer = self._loop.call_later(self._keep_alive, self._still_there)
-
-    def _still_there(self) -> None:
-        if self._writer is None and not self.gone:
+    def client_waits(self) -> None:
+        """Begin the stream, so that it can be kept alive."""
+        if self._accepts.sse and self._writer is None and not self.gone:
             self._commit()
 
-    async def _await_disconnect(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+    def client_gone(self) -> None:
         self.gone = True
         if self._writer is not None:
             self._writer.abort()
@@ -177,16 +170,3 @@ class Exchange:
             for call in self._calls:
                 call.link.forget(call)
                 self._host.cancel(call)
-
-    def _unwatch(self) -> None:
-        if self._watcher is not None:
-            self._watcher.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
-
-
-async def reply(send: Send, status: int, body: bytes, headers: HeaderList) -> None:
-    """A whole response."""
-    size = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [size, *headers]})
-    await send({"type": "http.response.body", "body": body})

@@ -6,7 +6,6 @@ Spec: /specification/2026-07-28/basic/transports/streamable-http, and 2025-11-25
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
@@ -15,10 +14,11 @@ from redstart.features.principal import principal_key
 from redstart.protocol import headers as h
 from redstart.protocol.call import Answer, Call, Cancel, Event, Refusal
 from redstart.protocol.handshake import HEADER_VALUES
-from redstart.transports.exchange import JSON, Exchange, reply
-from redstart.transports.guard import MAX_BODY, Accepts, Guard, Rejection
+from redstart.transports.caller import AsgiCaller, Caller, Gone, HeaderList, Receive, Scope, Send
+from redstart.transports.exchange import JSON, Exchange
+from redstart.transports.guard import MAX_BODY, Guard, Rejection
 from redstart.transports.sessions import HttpSession, Sessions
-from redstart.transports.stream import KEEP_ALIVE, HeaderList, Receive, Scope, Send, Writer
+from redstart.transports.stream import KEEP_ALIVE, Writer
 from redstart.wire.jsonrpc import HEADER_MISMATCH, INVALID_REQUEST, ProtocolError, failure
 from redstart.wire.meta import PROTOCOL_VERSION
 
@@ -29,10 +29,6 @@ _CLAIM: Final = PROTOCOL_VERSION.encode()
 _ALLOW: Final = (b"allow", b"POST, GET, DELETE")
 _SESSION_VERSIONS: Final = (None, *HEADER_VALUES)
 """The version headers with which a session id counts: modern requests ignore it."""
-
-
-class Gone(Exception):
-    """The client went away while it sent its request."""
 
 
 class Endpoint:
@@ -73,24 +69,28 @@ class Endpoint:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
+        await self.serve(scope, AsgiCaller(receive, send))
+
+    async def serve(self, scope: Scope, caller: Caller) -> None:
+        """Serve one HTTP request."""
         if not self.host.started:
             await self.host.start()
         pairs = scope["headers"]
         headers: dict[bytes, bytes] = dict(pairs)
         try:
-            rejection = await self._serve(scope, pairs, headers, receive, send)
+            rejection = await self._serve(scope, pairs, headers, caller)
         except Gone:
             return
         if rejection is not None:
             error = failure(b"null", ProtocolError(INVALID_REQUEST, rejection.text))
-            await reply(send, rejection.status, error, [JSON, *rejection.headers])
+            await caller.reply(rejection.status, error, [JSON, *rejection.headers])
 
     async def _serve(
-        self, scope: Scope, pairs: HeaderList, headers: dict[bytes, bytes], receive: Receive, send: Send
+        self, scope: Scope, pairs: HeaderList, headers: dict[bytes, bytes], caller: Caller
     ) -> Rejection | None:
         if len(headers) != len(pairs) and (h.duplicated(list(pairs)) or _twice(pairs, b"host", b"origin")):
             error = ProtocolError(HEADER_MISMATCH, "An Mcp-*, Host or Origin header stands twice")
-            await reply(send, 400, failure(b"null", error), [JSON])
+            await caller.reply(400, failure(b"null", error), [JSON])
             return None
         rejection = self.guard.check(headers)
         if rejection is not None:
@@ -101,7 +101,7 @@ class Endpoint:
             if self.server.routes:
                 from redstart.transports.routes import answer_route
 
-                return await answer_route(self, scope, headers, receive, send)
+                return await answer_route(self, scope, headers, caller)
             return Rejection(404, f"Nothing is served at this path; the MCP endpoint is {self.path}")
         user = None
         if self.server.auth is not None:
@@ -110,13 +110,13 @@ class Endpoint:
                 return _UNAUTHORIZED
         method = scope["method"]
         if legacy:
-            return await self._legacy(scope, headers, receive, send, user)  # type: ignore[no-any-return]
+            return await self._legacy(scope, headers, caller, user)  # type: ignore[no-any-return]
         if method == "POST":
-            return await self._post(headers, receive, send, user)
+            return await self._post(headers, caller, user)
         if method == "GET":
-            return await self._get(headers, receive, send, user)
+            return await self._get(headers, caller, user)
         if method == "DELETE":
-            return await self._delete(headers, send, user)
+            return await self._delete(headers, caller, user)
         return Rejection(405, f"{method} is not supported here; use POST", (_ALLOW,))
 
     def _mounted_here(self, scope: Scope) -> bool:
@@ -138,13 +138,13 @@ class Endpoint:
 
     # ------------------------------------------------------------ methods
 
-    async def _post(self, headers: dict[bytes, bytes], receive: Receive, send: Send, user: Any) -> Rejection | None:
+    async def _post(self, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
         if headers.get(b"content-type") != b"application/json" and not _is_json(headers):
             return Rejection(415, "The body must be application/json")
         accepts = self.guard.accepts(headers)
         if not (accepts.json or accepts.sse):
             return Rejection(406, "The client must accept application/json or text/event-stream")
-        body = await self.body(headers, receive)
+        body = await caller.body(headers, self.guard.max_body)
         if body is None:
             return Rejection(413, f"The body is larger than {self.guard.max_body} bytes")
         session = None
@@ -161,13 +161,13 @@ class Endpoint:
         else:
             calls = self._take(events)
             if not calls:
-                return await self._done(events, send, session, headers)
+                return await self._done(events, caller, session, headers)
         extra: HeaderList = []
         if session is None and link.session is not None:  # `initialize` has just opened it
             extra.append((h.SESSION, self.sessions.mint(link.session, principal_key(user)).encode()))
         for call in calls:
             call.principal = user
-        await Exchange(self.host, receive, send, accepts, self.keep_alive, session, extra).run(calls)
+        await Exchange(self.host, caller, accepts, self.keep_alive, session, extra).run(calls)
         return None
 
     def _take(self, events: list[Event]) -> list[Call]:
@@ -183,19 +183,19 @@ class Endpoint:
         return calls
 
     async def _done(
-        self, events: list[Event], send: Send, session: HttpSession | None, headers: dict[bytes, bytes]
+        self, events: list[Event], caller: Caller, session: HttpSession | None, headers: dict[bytes, bytes]
     ) -> Rejection | None:
         """The reply to a message that opened no call."""
         for event in events:
             if isinstance(event, Refusal):
-                await reply(send, event.status, event.data, [JSON])
+                await caller.reply(event.status, event.data, [JSON])
                 return None
         if session is None and headers.get(h.VERSION) in _SESSION_VERSIONS:
             return Rejection(400, 'The header Mcp-Session-Id is missing; "initialize" answers with one')
-        await reply(send, 202, b"", [])
+        await caller.reply(202, b"", [])
         return None
 
-    async def _get(self, headers: dict[bytes, bytes], receive: Receive, send: Send, user: Any) -> Rejection | None:
+    async def _get(self, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
         id = headers.get(h.SESSION)
         if id is None or headers.get(h.VERSION) not in _SESSION_VERSIONS:
             return Rejection(405, "GET opens the event stream of a session; there is none here", (_ALLOW,))
@@ -211,53 +211,21 @@ class Endpoint:
             if found is None:
                 return Rejection(404, "Nothing is known of that event any more")
             stream, after = found
-        writer = Writer(send, [], self.keep_alive)
+        writer = Writer(caller.send, [], self.keep_alive)
         stream.attach(writer, after)
-        await self.until_gone(writer, receive)
+        await writer.until_gone(caller)
         if stream.writer is writer:
             stream.writer = None
         return None
 
-    async def until_gone(self, writer: Writer, receive: Receive) -> None:
-        """Wait until a stream ends, or its client goes away."""
-
-        async def watch() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            writer.abort()
-
-        watcher = asyncio.create_task(watch())
-        try:
-            await writer.finished()
-        finally:
-            watcher.cancel()
-
-    async def _delete(self, headers: dict[bytes, bytes], send: Send, user: Any) -> Rejection | None:
+    async def _delete(self, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
         id = headers.get(h.SESSION)
         if id is None or headers.get(h.VERSION) not in _SESSION_VERSIONS:
             return Rejection(405, "DELETE ends a session; there is none here", (_ALLOW,))
         if not self.sessions.end(id.decode("latin-1"), principal_key(user)):
             return _UNKNOWN_SESSION
-        await reply(send, 200, b"", [])
+        await caller.reply(200, b"", [])
         return None
-
-    async def body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes | None:
-        """The whole body, or None where it is larger than allowed."""
-        limit = self.guard.max_body
-        size = headers.get(b"content-length", b"0")
-        if not size.isdigit() or len(size) > 20 or int(size) > limit:
-            return None
-        parts, total = [], 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Gone
-            parts.append(message.get("body", b""))
-            total += len(parts[-1])
-            if total > limit:  # before the next piece is waited for: it may never come
-                return None
-            if not message.get("more_body"):
-                return b"".join(parts) if len(parts) > 1 else parts[0]
 
     # ------------------------------------------------------------ life
 
@@ -298,5 +266,3 @@ def _twice(pairs: HeaderList, *names: bytes) -> bool:
 
 _UNAUTHORIZED: Final = Rejection(401, "A valid bearer token is needed", ((b"www-authenticate", b"Bearer"),))
 _UNKNOWN_SESSION: Final = Rejection(404, "Unknown or ended session; initialize again")
-
-__all__ = ["Accepts", "Endpoint"]

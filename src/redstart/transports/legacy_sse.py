@@ -12,9 +12,9 @@ from urllib.parse import parse_qs
 
 from redstart.features.principal import principal_key
 from redstart.protocol.framing import sse_event
-from redstart.transports.exchange import reply
+from redstart.transports.caller import Caller, Scope
 from redstart.transports.guard import Rejection
-from redstart.transports.stream import Receive, Scope, Send, Writer
+from redstart.transports.stream import Writer
 
 if TYPE_CHECKING:
     from redstart.transports.http import Endpoint
@@ -52,45 +52,41 @@ class LegacySse:
     def knows(self, path: str) -> bool:
         return path.rstrip("/") in (STREAM, POST)
 
-    async def __call__(
-        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send, user: Any
-    ) -> Rejection | None:
+    async def __call__(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
         stream = scope["path"].rstrip("/") == STREAM
         wanted = "GET" if stream else "POST"
         if scope["method"] != wanted:
             return Rejection(405, f"Use {wanted} here", ((b"allow", wanted.encode()),))
         if stream:
-            return await self._open(scope, receive, send, user)
-        return await self._take(scope, headers, receive, send, user)
+            return await self._open(scope, caller, user)
+        return await self._take(scope, headers, caller, user)
 
-    async def _open(self, scope: Scope, receive: Receive, send: Send, user: Any) -> Rejection | None:
+    async def _open(self, scope: Scope, caller: Caller, user: Any) -> Rejection | None:
         if len(self._peers) >= MAX_PEERS:
             return Rejection(503, "Too many open streams; try again later")
         endpoint = self._endpoint
         id = secrets.token_urlsafe(24)
-        writer = Writer(send, [], endpoint.keep_alive)
+        writer = Writer(caller.send, [], endpoint.keep_alive)
         where = f"{scope.get('root_path', '')}{POST}?session_id={id}"
         writer.push(b"event: endpoint\ndata: %b\n\n" % where.encode())
         peer = self._peers[id] = _Peer(endpoint, writer, principal_key(user))
         endpoint.host.hub.peers.add(peer)
         try:
-            await endpoint.until_gone(writer, receive)
+            await writer.until_gone(caller)
         finally:
             del self._peers[id]
             endpoint.host.hub.peers.discard(peer)
             endpoint.host.drop(peer.link)
         return None
 
-    async def _take(
-        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send, user: Any
-    ) -> Rejection | None:
+    async def _take(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
         id = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_id", [""])[0]
         peer = self._peers.get(id)
         if peer is None or peer.principal != principal_key(user):
             return Rejection(404, "Unknown session; open the event stream first")
-        body = await self._endpoint.body(headers, receive)
+        body = await caller.body(headers, self._endpoint.guard.max_body)
         if body is None:
             return Rejection(413, f"The body is larger than {self._endpoint.guard.max_body} bytes")
-        await reply(send, 202, b"", [])
+        await caller.reply(202, b"", [])
         self._endpoint.host.feed(peer, body, user)
         return None

@@ -15,9 +15,9 @@ from msgspec import Struct
 from redstart.features.errors import RegistrationError, place
 from redstart.features.results import to_json
 from redstart.server.kinds import is_async
-from redstart.transports.exchange import JSON, reply
+from redstart.transports.caller import Caller, HeaderList, Scope
+from redstart.transports.exchange import JSON
 from redstart.transports.guard import Rejection
-from redstart.transports.stream import HeaderList, Receive, Scope, Send
 from redstart.wire.jsonrpc import decode
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def add_route(server: Server, path: str, methods: Iterable[str], handler: Callab
 
 
 async def answer_route(
-    endpoint: Endpoint, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+    endpoint: Endpoint, scope: Scope, headers: dict[bytes, bytes], caller: Caller
 ) -> Rejection | None:
     """The answer of the route at this path."""
     path, root = scope["path"], scope.get("root_path", "").rstrip("/")
@@ -75,7 +75,7 @@ async def answer_route(
     handler = served.get(method) or (served.get("GET") if method == "HEAD" else None)
     if handler is None:
         return Rejection(405, f"{method} is not supported here", ((b"allow", ", ".join(served).encode()),))
-    body = await endpoint.body(headers, receive)
+    body = await caller.body(headers, endpoint.guard.max_body)
     if body is None:
         return Rejection(413, f"The body is larger than {endpoint.guard.max_body} bytes")
     query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
@@ -86,7 +86,7 @@ async def answer_route(
     except Exception as error:
         text = endpoint.server.errors.text(error, f"The route {path}")
         status, kinds, data = 500, [_TEXT], text.encode()
-    await reply(send, status, b"" if method == "HEAD" else data, kinds)
+    await caller.reply(status, b"" if method == "HEAD" else data, kinds)
     return None
 
 

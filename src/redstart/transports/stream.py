@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Final
 
 from redstart.protocol.framing import SSE_COMMENT, sse_event, sse_prime
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-HeaderList = list[tuple[bytes, bytes]]
+from redstart.transports.caller import Caller, HeaderList, Send
 
 SSE_HEADERS: Final[HeaderList] = [
     (b"content-type", b"text/event-stream"),
@@ -73,6 +68,20 @@ class Writer:
         if self._events and not self._pump.done():
             self._idle.clear()
             await self._idle.wait()
+
+    async def until_gone(self, caller: Caller) -> None:
+        """Wait until the stream ends, or its client goes away."""
+        caller.watch(self, self._keep_alive)
+        try:
+            await self.finished()
+        finally:
+            caller.unwatch()
+
+    def client_gone(self) -> None:
+        self.abort()
+
+    def client_waits(self) -> None:
+        """It is what a stream is for."""
 
     def abort(self) -> None:
         """The client has gone."""

@@ -1,0 +1,99 @@
+"""The client at the other end of one HTTP request: its body, the reply to it, and whether it is still there.
+
+Two forms: `AsgiCaller` speaks ASGI with whatever serves the application; `connection.Cycle` is the same over our own
+connection, where a reply is one write and a client that goes away says so itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, Protocol
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+HeaderList = list[tuple[bytes, bytes]]
+
+
+class Gone(Exception):
+    """The client went away while it sent its request."""
+
+
+class Watcher(Protocol):
+    """Who wants to know that the client has gone, or has waited for long."""
+
+    def client_gone(self) -> None: ...
+    def client_waits(self) -> None: ...
+
+
+class Caller(Protocol):
+    """One request's client."""
+
+    async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
+        """The whole body, or None where it is larger than allowed."""
+
+    async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
+        """The whole response."""
+
+    def send(self, message: MutableMapping[str, Any], /) -> Awaitable[None]:
+        """A part of a response, in the words of ASGI."""
+
+    def watch(self, watcher: Watcher, patience: float) -> None:
+        """From now on tell `watcher` when the client goes away, and once when it has waited `patience` seconds."""
+
+    def unwatch(self) -> None:
+        """Nobody wants to know any more."""
+
+
+class AsgiCaller:
+    """A client behind any ASGI server."""
+
+    __slots__ = ("_begin", "_loop", "_receive", "_task", "_timer", "send")
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self.send = send
+        self._loop = asyncio.get_running_loop()
+        self._begin: asyncio.Handle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
+        size = headers.get(b"content-length", b"0")
+        if not size.isdigit() or len(size) > 20 or int(size) > limit:
+            return None
+        parts, total = [], 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise Gone
+            parts.append(message.get("body", b""))
+            total += len(parts[-1])
+            if total > limit:  # before the next piece is waited for: it may never come
+                return None
+            if not message.get("more_body"):
+                return b"".join(parts) if len(parts) > 1 else parts[0]
+
+    async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
+        size = (b"content-length", b"%d" % len(body))
+        await self.send({"type": "http.response.start", "status": status, "headers": [size, *headers]})
+        await self.send({"type": "http.response.body", "body": body})
+
+    def watch(self, watcher: Watcher, patience: float) -> None:
+        # The watch begins only if the handler waits for something: a quick call pays neither for a task nor a timer.
+        self._begin = self._loop.call_soon(self._start, watcher, patience)
+
+    def _start(self, watcher: Watcher, patience: float) -> None:
+        self._task = self._loop.create_task(self._await_disconnect(watcher))
+        self._timer = self._loop.call_later(patience, watcher.client_waits)
+
+    async def _await_disconnect(self, watcher: Watcher) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        watcher.client_gone()
+
+    def unwatch(self) -> None:
+        for started in (self._begin, self._task, self._timer):
+            if started is not None:
+                started.cancel()
