@@ -230,3 +230,60 @@ def test_ctrl_c_is_a_clean_end() -> None:
         assert status == 0
         assert seconds < 5
         assert child.rest("stderr") == b""
+
+
+PING = message(1, "ping")
+HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
+SIZE = b"Content-Length: %d\r\n" % len(PING)
+POST = b"POST /mcp HTTP/1.1\r\n" + HEAD
+
+
+@pytest.mark.requirement("4")
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (POST + SIZE + b"\r\n" + PING, 200),
+        (b"POST http://localhost/mcp HTTP/1.1\r\n" + HEAD + SIZE + b"\r\n" + PING, 200),
+        (b"POST /%6dcp HTTP/1.1\r\n" + HEAD + SIZE + b"\r\n" + PING, 200),
+        (b"POST /mcp HTTP/1.0\r\n" + HEAD + SIZE + b"\r\n" + PING, 200),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n%x;a=b\r\n%b\r\n0\r\nX: y\r\n\r\n" % (len(PING), PING), 200),
+        (b"POST /mcp%00 HTTP/1.1\r\n" + HEAD + SIZE + b"\r\n" + PING, 404),
+        (b"OPTIONS * HTTP/1.1\r\n" + HEAD + b"\r\n", 404),
+        (POST + SIZE + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (POST + SIZE + b"Content-Length: 1\r\n\r\n" + PING, 400),
+        (POST + b"Content-Length: %b\r\n\r\n" % (b"9" * 5000), 400),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        (POST + b"X-A: a\r\n b\r\n" + SIZE + b"\r\n" + PING, 400),
+        (POST + b"X-A: a\x00b\r\n" + SIZE + b"\r\n" + PING, 400),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        pytest.param(
+            POST
+            + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMA\r\n"
+            + SIZE
+            + b"\r\n"
+            + PING,
+            200,
+            marks=pytest.mark.xfail(
+                strict=True, reason="httptools drops the body of a request that offers h2c (JDK clients)"
+            ),
+        ),
+    ],
+)
+def test_odd_requests(request_bytes: bytes, status: int) -> None:
+    with serving() as (_, host, port):
+        with Socket(host, port) as client:
+            client.socket.sendall(request_bytes)
+            assert client.response()[0] == status
+        with Socket(host, port) as good:
+            good.modern(1, "server/discover")
+            assert good.response()[0] == 200
+
+
+def test_requests_that_are_sent_ahead_are_answered_in_order() -> None:
+    with serving() as (_, host, port), Socket(host, port) as client:
+        slow = modern(0, "tools/call", {"name": "nap", "arguments": {"seconds": 0.2}})
+        client.post(slow, f"MCP-Protocol-Version: {MODERN}", "Mcp-Method: tools/call", "Mcp-Name: nap")
+        for id in range(1, 300):
+            client.post(message(id, "ping"))
+        assert [json.loads(client.response()[2])["id"] for _ in range(300)] == list(range(300))

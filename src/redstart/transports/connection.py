@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Mapping, MutableMapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import httptools
@@ -24,7 +24,17 @@ from redstart.transports.caller import HeaderList, Watcher
 log = logging.getLogger("redstart")
 _EAGER: Final = sys.version_info >= (3, 12)
 _STATUS: Final = {s.value: b"HTTP/1.1 %d %b\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
+MAX_HEADS: Final = 8
 _LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+class Head(NamedTuple):
+    """The head of a request, read once: the next one with the very same bytes means the same."""
+
+    scope: dict[str, Any]
+    headers: dict[bytes, bytes]
+    keep_alive: bool
+    length: int
 
 
 class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
@@ -40,8 +50,24 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._cycles: deque[Cycle] = deque()
         self._parts: list[bytes] = []
         self._size = 0
+        self._heads: dict[bytes, Head] = {}
+        self._midway = False
+        self._packet = b""
         self.reading = True  # a connection that says nothing is held no longer than one that says too little
         self.since = self.loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        if self._midway:
+            self._packet = b""
+        else:
+            end = data.find(b"\r\n\r\n") + 4
+            known = self._heads.get(data[:end])
+            if known is not None and len(data) - end == known.length:
+                self._take(known, data[end:])
+                return
+            self._midway = True
+            self._packet = data
+        super().data_received(data)
 
     # ------------------------------------------------------------ the parser's callbacks
 
@@ -71,10 +97,29 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._parts.append(body)
 
     def on_message_complete(self) -> None:
-        self.reading = False
+        self._midway = False
         if self.transport.is_closing():
             return
-        cycle = Cycle(self, self._scope(), b"".join(self._parts) if len(self._parts) != 1 else self._parts[0])
+        keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
+        head = Head(self._scope(), dict(self.headers), keep_alive, self._size)
+        self._remember(head)
+        self._take(head, b"".join(self._parts) if len(self._parts) != 1 else self._parts[0])
+
+    def _remember(self, head: Head) -> None:
+        """Clients repeat themselves: on one connection a known head need not be parsed again."""
+        packet, length = self._packet, head.length
+        whole = head.headers.get(b"content-length") == b"%d" % length and b"transfer-encoding" not in head.headers
+        if packet and whole and packet.find(b"\r\n\r\n") + 4 + length == len(packet) and length:
+            if len(self._heads) >= MAX_HEADS:
+                self._heads.clear()
+            self._heads[packet[:-length]] = head
+        self._packet = b""
+
+    def _take(self, head: Head, body: bytes) -> None:
+        """A whole request: run it, or let it wait for the one before it."""
+        self.reading = False
+        self.since = self.loop.time()
+        cycle = Cycle(self, head, body)
         if not self._running():
             self._start(cycle)
         else:
@@ -157,24 +202,23 @@ class Cycle:
     """One request and its response: the caller of `Endpoint.serve`."""
 
     __slots__ = (
-        "_body", "_patience", "_scope", "_since", "_watcher", "_wire", "disconnected",
+        "_body", "_headers", "_patience", "_scope", "_since", "_watcher", "_wire", "disconnected",
         "keep_alive", "response_complete", "response_started", "task",
     )  # fmt: skip
 
-    def __init__(self, wire: Connection, scope: dict[str, Any], body: bytes) -> None:
+    def __init__(self, wire: Connection, head: Head, body: bytes) -> None:
         self._wire = wire
-        self._scope = scope
+        self._scope, self._headers, self.keep_alive, _ = head
         self._body = body
         self._watcher: Watcher | None = None
         self._patience = 0.0
         self._since = wire.since
         self.task: Any = None
-        self.keep_alive = scope["http_version"] != "1.0" and wire.parser.should_keep_alive()
         self.disconnected = self.response_started = self.response_complete = False
 
     async def run(self, endpoint: Any) -> None:
         try:
-            await endpoint.serve(self._scope, self)
+            await endpoint.serve(self._scope, self._headers, self)
         except BaseException as error:
             log.error("a request failed", exc_info=error)
             if not self.response_started:

@@ -69,25 +69,22 @@ class Endpoint:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
-        await self.serve(scope, AsgiCaller(receive, send))
+        await self.serve(scope, dict(scope["headers"]), AsgiCaller(receive, send))
 
-    async def serve(self, scope: Scope, caller: Caller) -> None:
+    async def serve(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller) -> None:
         """Serve one HTTP request."""
         if not self.host.started:
             await self.host.start()
-        pairs = scope["headers"]
-        headers: dict[bytes, bytes] = dict(pairs)
         try:
-            rejection = await self._serve(scope, pairs, headers, caller)
+            rejection = await self._serve(scope, headers, caller)
         except Gone:
             return
         if rejection is not None:
             error = failure(b"null", ProtocolError(INVALID_REQUEST, rejection.text))
             await caller.reply(rejection.status, error, [JSON, *rejection.headers])
 
-    async def _serve(
-        self, scope: Scope, pairs: HeaderList, headers: dict[bytes, bytes], caller: Caller
-    ) -> Rejection | None:
+    async def _serve(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller) -> Rejection | None:
+        pairs = scope["headers"]
         if len(headers) != len(pairs) and (h.duplicated(list(pairs)) or _twice(pairs, b"host", b"origin")):
             error = ProtocolError(HEADER_MISMATCH, "An Mcp-*, Host or Origin header stands twice")
             await caller.reply(400, failure(b"null", error), [JSON])
