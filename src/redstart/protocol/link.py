@@ -68,7 +68,7 @@ class Link:
 
     def receive(self, data: bytes, headers: Headers | None = None) -> list[Event]:
         """What one message means. Never raises: what is wrong with a message is an event too."""
-        if data[:1] == b"[" or data.lstrip()[:1] == b"[":
+        if data[:1] != b"{" and data.lstrip()[:1] == b"[":
             return self._receive_batch(data, headers)
         return self._receive_one(data, headers, None)
 

@@ -37,6 +37,7 @@ _ANSWER: Final = (b'"id"', b'"result"', b'"error"')
 _ALONE: Final = (b"initialize", b"protocolVersion", b"\\u00")
 # Possessive, and content with the end of the data for a closing quote: linear in time and constant in memory,
 # also where a hostile message is one string of escapes that never ends.
+_NAME: Final = b'"name"'
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _NOT_BRACKETS: Final = bytes(b for b in range(256) if b not in b"[]{}")
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
@@ -94,7 +95,7 @@ def check_text(data: bytes) -> None:
             raise ProtocolError(PARSE_ERROR, f"Not valid UTF-8 at byte {error.start}") from None
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _too_deep(data):
         raise ProtocolError(PARSE_ERROR, f"Nested deeper than {MAX_DEPTH} levels")
-    if b"\\u00" in data or b"protocol\\/" in data:
+    if b"\\" in data and (b"\\u00" in data or b"protocol\\/" in data):
         refuse_duplicates(data)
 
 
@@ -108,13 +109,18 @@ def _refuse_ambiguous(data: bytes, key: bytes, envelope: Envelope) -> None:
 def check_params(raw: bytes, keys: tuple[bytes, ...], params: Any) -> None:
     """Refuse params whose routing keys stand twice, except where the arguments or the client's name have them."""
     for key in keys:
-        if raw.count(key) > 1:
-            arguments = getattr(params, "arguments", UNSET)
-            inside = bytes(arguments).count(key) if isinstance(arguments, Raw) else 0
-            if key == b'"name"' and params.meta is not UNSET and params.meta.client_info is not UNSET:
-                inside += 1
-            if raw.count(key) - inside > 1:
-                refuse_duplicates(raw)
+        found = raw.count(key)
+        if found > 1:
+            if key == _NAME and params.meta is not UNSET and params.meta.client_info is not UNSET:
+                found -= 1
+            if found > 1:
+                _refuse_twice(raw, key, found, params)
+
+
+def _refuse_twice(raw: bytes, key: bytes, found: int, params: Any) -> None:
+    arguments = getattr(params, "arguments", UNSET)
+    if found - (bytes(arguments).count(key) if isinstance(arguments, Raw) else 0) > 1:
+        refuse_duplicates(raw)
 
 
 def refuse_duplicates(data: bytes) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 from collections import deque
 from collections.abc import Mapping, MutableMapping
@@ -25,6 +26,8 @@ log = logging.getLogger("redstart")
 _EAGER: Final = sys.version_info >= (3, 12)
 _STATUS: Final = {s.value: b"HTTP/1.1 %d %b\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
 MAX_HEADS: Final = 8
+MAX_HEAD: Final = 64 * 1024
+_UPGRADE: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
@@ -52,6 +55,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._size = 0
         self._heads: dict[bytes, Head] = {}
         self._midway = False
+        self._in_head = True
+        self._head_size = 0
         self._packet = b""
         self.reading = True  # a connection that says nothing is held no longer than one that says too little
         self.since = self.loop.time()
@@ -67,7 +72,20 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
                 return
             self._midway = True
             self._packet = data
-        super().data_received(data)
+        if self._in_head:
+            end = data.find(b"\r\n\r\n")
+            self._head_size += len(data) if end < 0 else end
+            if self._head_size > MAX_HEAD:
+                self.refuse(431, b"the head is larger than %d bytes" % MAX_HEAD)
+                return
+            if b"pgrade" in data:
+                # We speak HTTP/1.1 only. Some clients offer more in every first request, and the parser would then
+                # stop before the body.
+                data = _UPGRADE.sub(b"\r\nx-upgrade:", data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.refuse(400, b"not a valid HTTP request")
 
     # ------------------------------------------------------------ the parser's callbacks
 
@@ -76,6 +94,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self.headers = []
         self._parts = []
         self._size = 0
+        self._in_head = True
         self.reading = True
         self.since = self.loop.time()
 
@@ -83,6 +102,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._head_size = 0
         for name, value in self.headers:
             if name == b"expect" and value.lower() == b"100-continue":
                 self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -98,6 +119,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
 
     def on_message_complete(self) -> None:
         self._midway = False
+        self._in_head = True
         if self.transport.is_closing():
             return
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
