@@ -87,8 +87,8 @@ async def post(app: App, path: str, host: bytes = b"localhost:8000") -> tuple[in
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
-        "path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"", "headers": [(b"host", host), *HEADERS],
-        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000),
+        "path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"",
+        "headers": [(b"host", host), *HEADERS], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000),
     }  # fmt: skip
     gone = asyncio.Event()
     messages = [{"type": "http.request", "body": body, "more_body": False}]

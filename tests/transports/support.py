@@ -228,6 +228,7 @@ class Http:
         *,
         method: str = "POST",
         path: str | None = None,
+        query: bytes = b"",
         pairs: list[tuple[bytes, bytes]] | None = None,
         headers: Mapping[str, str | None] | None = None,
     ) -> Response:
@@ -241,7 +242,7 @@ class Http:
             "method": method,
             "path": self.path if path is None else path,
             "root_path": self.root_path,
-            "query_string": b"",
+            "query_string": query,
             "headers": pairs,
         }
         response = Response()

@@ -9,7 +9,7 @@ from redstart.cli.target import TargetError, load
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", help="file.py, package.module, either with :object")
+    parser.add_argument("target", help="file.py or package.module, each also with :object; or a folder")
     parser.add_argument("--http", action="store_true", help="serve Streamable HTTP instead of stdio")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, help="port to listen on (default 8000; 0 picks one)")

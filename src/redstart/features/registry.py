@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from base64 import b64decode, urlsafe_b64encode
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -78,6 +79,8 @@ class Registry(Generic[T]):
         self._include = None if include_tags is None else frozenset(include_tags)
         self._exclude = frozenset(exclude_tags)
         self._left_out: dict[str, T] = {}
+        self._numbers: dict[str, int] = {}
+        self._last = 0
         self._private = False
         self._on_duplicate = on_duplicate
         self._pages: dict[tuple[Any, str], Raw] = {}
@@ -97,6 +100,8 @@ class Registry(Generic[T]):
         if other is not None and other is not item and not replace:
             self._report_duplicate(item, other)
         self.items[item.key] = item
+        if item.key not in self._numbers:
+            self._last = self._numbers[item.key] = self._last + 1
         self._private = self._private or item.sees is not None
         self._touch()
 
@@ -106,6 +111,7 @@ class Registry(Generic[T]):
             return self._left_out.pop(key)
         try:
             item = self.items.pop(key)
+            del self._numbers[key]
         except KeyError:
             raise KeyError(f"no {self.kind} is called {key!r}") from None
         self._private = any(other.sees is not None for other in self)
@@ -168,24 +174,24 @@ class Registry(Generic[T]):
     def _page(self, call: Call, cursor: str) -> ListResult:
         seen = self.seen(call)
         keys = list(seen)
-        start = _start(keys, cursor[1:]) if cursor else 0
+        start = self._start(keys, cursor[1:]) if cursor else 0
         end = len(keys) if not self.page_size else start + self.page_size
         entries = [seen[key].entry(call.dialect) for key in keys[start:end]]
         result = ListResult()
         setattr(result, call.method.list_of or "", entries)
         if end < len(keys):
-            result.next_cursor = urlsafe_b64encode(f"{end}:{keys[end - 1]}".encode()).decode()
+            last = keys[end - 1]
+            result.next_cursor = urlsafe_b64encode(f"{self._numbers[last]}:{last}".encode()).decode()
         if call.dialect.modern:
             result.ttl_ms = int(self.cache.ttl * 1000)
             result.cache_scope = "private" if self._private else self.cache.scope
         return result
 
-
-def _start(keys: list[str], cursor: str) -> int:
-    """After the key that the cursor names; where it has been removed since, its place serves."""
-    try:
-        at, _, key = b64decode(cursor.encode(), b"-_", validate=True).decode().partition(":")
-        position = int(at)
-        return keys.index(key) + 1 if key in keys else min(max(position - 1, 0), len(keys))
-    except ValueError:
-        raise ProtocolError(INVALID_PARAMS, "Unknown cursor; start the list again without one") from None
+    def _start(self, keys: list[str], cursor: str) -> int:
+        """After the key that the cursor names; where it has been removed since, after its number."""
+        try:
+            at, _, key = b64decode(cursor.encode(), b"-_", validate=True).decode().partition(":")
+            number = int(at)
+        except ValueError:
+            raise ProtocolError(INVALID_PARAMS, "Unknown cursor; start the list again without one") from None
+        return keys.index(key) + 1 if key in keys else bisect_right(keys, number, key=self._numbers.__getitem__)

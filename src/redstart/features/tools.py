@@ -208,8 +208,10 @@ class Tools:
                 raise
             return error.result(promised=tool.output_schema is not None)
         except asyncio.CancelledError as error:
+            if call.state is not None:  # it may be a question that waits
+                raise
             task = asyncio.current_task()
-            if task is None or task.cancelling() or call.state is not None:  # state: it may be a question that waits
+            if task is None or task.cancelling():
                 raise
             return self._failed(tool, error)  # of something that the handler awaited: the client still waits
         except (Exception, SystemExit) as error:

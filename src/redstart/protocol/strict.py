@@ -42,6 +42,7 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _NOT_BRACKETS: Final = bytes(b for b in range(256) if b not in b"[]{}")
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _TOO_MANY: Final = b"[" * (MAX_DEPTH + 1)
+_UP_AND_DOWN: Final = re.compile(rb"(\[++)\]*+")
 
 
 def open_envelope(data: bytes) -> Envelope:
@@ -143,16 +144,28 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _too_deep(data: bytes) -> bool:
-    """Peel one level of brackets a pass: C speed, whatever the size, and never more than MAX_DEPTH passes."""
+    """Peel one level of brackets a pass while that shrinks them well, then walk what is left: linear, at C speed."""
     brackets = _STRING.sub(b"", data).translate(_ONE_KIND, _NOT_BRACKETS)
-    for _ in range(MAX_DEPTH):
-        if _TOO_MANY in brackets:
+    limit = MAX_DEPTH
+    while brackets:
+        if not limit or _TOO_MANY in brackets:
             return True
-        peeled = brackets.replace(b"[]", b"")
-        if len(peeled) == len(brackets):
-            return len(brackets) > MAX_DEPTH  # not balanced: nothing closes what is left
-        brackets = peeled
-    return bool(brackets)
+        if brackets.count(b"[]") * 16 < len(brackets):  # few peaks: the runs between them are long
+            return _climbs_above(limit, brackets)
+        brackets = brackets.replace(b"[]", b"")
+        limit -= 1
+    return False
+
+
+def _climbs_above(limit: int, brackets: bytes) -> bool:
+    depth = 0
+    for run in _UP_AND_DOWN.finditer(brackets):
+        top = run.end(1)
+        depth += top - run.start()
+        if depth > limit:
+            return True
+        depth -= run.end() - top
+    return False
 
 
 def checked_id(value: object) -> tuple[Id, bytes]:

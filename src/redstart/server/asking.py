@@ -45,8 +45,8 @@ class Dialogue:
     """What one call has asked and got. Lives on the loop's thread."""
 
     __slots__ = (
-        "_batch", "_ordinal", "_waiting", "answers", "bound", "call", "concluded", "fresh", "host", "id", "live",
-        "loose", "names", "open", "rounds", "step_names", "steps", "suspended", "thrown", "unread",
+        "_batch", "_ordinal", "_waiting", "answers", "bound", "call", "cancelled", "concluded", "fresh", "host", "id",
+        "live", "loose", "names", "open", "rounds", "step_names", "steps", "suspended", "thrown", "unread",
     )  # fmt: skip
 
     def __init__(self, call: Call, host: Host, *, live: bool | None = None) -> None:
@@ -76,6 +76,8 @@ class Dialogue:
         self.step_names: set[str] = set()
         self.open: list[Question] = []
         self.suspended = False
+        self.cancelled = False
+        """Whether the handler's task was cancelled to end the run."""
         self.thrown = False
         """Whether the end of the run went through the handler's own frames, so that it must come out of them."""
         self._ordinal = 0
@@ -93,18 +95,33 @@ class Dialogue:
         if self.suspended:
             await asyncio.sleep(0)  # a handler that swallows its end must not hold up the loop too
             raise Unwind if question.threaded else asyncio.CancelledError
-        record = self.answers.get(question.name)
-        if record is not None and record.asked.alone and not self._batch:
-            answer = self._recall(question)
-            if answer is not None:
-                self.unread.discard(question.name)
-                return answer
+        if not self._batch:
+            record = self.answers.get(question.name)
+            if asyncio.current_task() is self.call.run if record is None else record.asked.alone:
+                answer = self._answer_alone(question)
+                if answer is not None:
+                    return answer
         try:
             return await self._in_this_turn(question)
         except (asyncio.CancelledError, Unwind) as error:
             if self.suspended and (isinstance(error, Unwind) or asyncio.current_task() is self.call.run):
                 self.thrown = True
             raise
+
+    def _answer_alone(self, question: Question) -> Any:
+        """The recorded answer to a question that no other one can join; where there is none the run ends here.
+
+        The handler's own task waits for this one. (A task beside it, as `gather` makes, may have company: then None.)
+        """
+        question.alone = True
+        answer = self._recall(question)
+        if answer is not None:
+            self.unread.discard(question.name)
+        elif asyncio.current_task() is self.call.run:
+            self.open = [question]
+            self.suspended = self.thrown = True
+            raise asyncio.CancelledError
+        return answer
 
     def _in_this_turn(self, question: Question) -> asyncio.Future[Any]:
         """The answer to a question that others may join, in this turn of the loop."""
@@ -227,6 +244,7 @@ class Dialogue:
         task = self.call.run
         if task is not None and not all(question.threaded for question, _ in batch):
             task.cancel()
+            self.cancelled = True
         for question, future in batch:
             if question.threaded or task is None:
                 future.set_exception(Unwind())

@@ -175,6 +175,8 @@ class Host:
             return call.link.fail(call, error)
         except Exception as error:
             text = self.server.errors.text(error, f"The request {call.method.name}")
+            if isinstance(error, UnicodeEncodeError) and call.method.name == "tools/call":
+                return call.link.reply(call, _UNSENDABLE)
             return call.link.fail(call, ProtocolError(INTERNAL_ERROR, text))
         finally:
             call.run = call.state = None  # each of them knows the call: the three would be left to the garbage collector

@@ -50,24 +50,24 @@ async def paused(call: Call, error: BaseException) -> InputRequired:
     if dialogue is None:
         raise error
     dialogue.close()
-    if not dialogue.suspended or not _was_ours(error):
+    if not dialogue.suspended or not _was_ours(dialogue, error):
         raise error
     dialogue.concluded = True
     return await input_required(dialogue)
 
 
-def _was_ours(error: BaseException) -> bool:
-    """Whether a question, and nobody else, cancelled this task; takes the cancellation back."""
+def _was_ours(dialogue: Dialogue, error: BaseException) -> bool:
+    """Whether a question, and nobody else, ended this run; takes its cancellation back."""
     if isinstance(error, Unwind):
         return True
     task = asyncio.current_task()
-    return task is not None and task.uncancel() == 0
+    return task is not None and (task.uncancel() if dialogue.cancelled else task.cancelling()) == 0
 
 
 def _take_back(call: Call) -> None:
     """The handler came to an end of its own: the cancellation that was under way is void."""
     task = asyncio.current_task()
-    if task is not None and task is call.run and task.cancelling():
+    if task is not None and task is call.run and call.state.cancelled and task.cancelling():
         task.uncancel()
 
 
@@ -152,7 +152,7 @@ async def rehearse(call: Call, host: Host, handler: Handler) -> Any:
                 return result
             _take_back(call)
         except (asyncio.CancelledError, Unwind) as error:
-            if not dialogue.suspended or not _was_ours(error):
+            if not dialogue.suspended or not _was_ours(dialogue, error):
                 raise
         await _ask_open(dialogue, tries)
         dialogue.restart()

@@ -119,7 +119,7 @@ class KeyRing:
         else:
             head = SIGNED + key.id
             sealed = head + _signature(key, head, bound, payload) + payload
-        text = _wrapped(sealed).decode()
+        text = binascii.b2a_base64(sealed, newline=False).decode()
         if len(text) > MAX_STATE:
             raise StateTooLarge(
                 f"the state of this dialogue has {len(text)} bytes, and at most {MAX_STATE} are allowed: "
@@ -142,23 +142,14 @@ class KeyRing:
 
 
 def _unwrapped(state: str) -> bytes:
-    """Strict base64url: one spelling for each state."""
-    text = state.encode()
+    """Strict base64: one spelling for each state, because a dialogue may be known by it."""
     try:
-        sealed = binascii.a2b_base64(text.translate(_STANDARD) + b"=" * (-len(text) % 4), strict_mode=True)
+        sealed = binascii.a2b_base64(state, strict_mode=True)
     except (binascii.Error, ValueError):
         raise refused() from None
-    if _wrapped(sealed) != text:
+    if binascii.b2a_base64(sealed, newline=False) != state.encode():
         raise refused()
     return sealed
-
-
-def _wrapped(sealed: bytes) -> bytes:
-    return binascii.b2a_base64(sealed, newline=False).translate(_URL_SAFE).rstrip(b"=")
-
-
-_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
-_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 def _opened(key: _Key, head: bytes, body: bytes, bound: bytes) -> bytes | None:

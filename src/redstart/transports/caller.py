@@ -30,6 +30,10 @@ class Watcher(Protocol):
 class Caller(Protocol):
     """One request's client."""
 
+    @property
+    def task(self) -> asyncio.Task[Any] | None:
+        """The task that serves the request."""
+
     async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
         """The whole body, or None where it is larger than allowed."""
 
@@ -49,14 +53,15 @@ class Caller(Protocol):
 class AsgiCaller:
     """A client behind any ASGI server."""
 
-    __slots__ = ("_begin", "_loop", "_receive", "_task", "_timer", "send")
+    __slots__ = ("_begin", "_loop", "_receive", "_timer", "_waiting", "send", "task")
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
         self.send = send
         self._loop = asyncio.get_running_loop()
         self._begin: asyncio.Handle | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._waiting: asyncio.Task[None] | None = None
+        self.task = asyncio.current_task()
         self._timer: asyncio.TimerHandle | None = None
 
     async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
@@ -85,7 +90,7 @@ class AsgiCaller:
         self._begin = self._loop.call_soon(self._start, watcher, patience)
 
     def _start(self, watcher: Watcher, patience: float) -> None:
-        self._task = self._loop.create_task(self._await_disconnect(watcher))
+        self._waiting = self._loop.create_task(self._await_disconnect(watcher))
         self._timer = self._loop.call_later(patience, watcher.client_waits)
 
     async def _await_disconnect(self, watcher: Watcher) -> None:
@@ -94,6 +99,6 @@ class AsgiCaller:
         watcher.client_gone()
 
     def unwatch(self) -> None:
-        for started in (self._begin, self._task, self._timer):
+        for started in (self._begin, self._waiting, self._timer):
             if started is not None:
                 started.cancel()

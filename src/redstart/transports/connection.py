@@ -239,8 +239,12 @@ class Cycle:
         self.disconnected = self.response_started = self.response_complete = False
 
     async def run(self, endpoint: Any) -> None:
+        if self.task is None:  # started eagerly
+            self.task = asyncio.current_task()
         try:
             await endpoint.serve(self._scope, self._headers, self)
+        except ConnectionAbortedError:  # a client that does not read would hold up an orderly end, too
+            self._wire.transport.abort()
         except BaseException as error:
             log.error("a request failed", exc_info=error)
             if not self.response_started:

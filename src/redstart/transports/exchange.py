@@ -53,7 +53,7 @@ class Exchange:
 
     async def run(self, calls: list[Call]) -> None:
         """Answer the calls and complete the response."""
-        self._task = asyncio.current_task()
+        self._task = self._caller.task
         self._calls = calls
         call = calls[0]
         caller = self._caller
@@ -98,6 +98,8 @@ class Exchange:
             self._stream.send(data)
         elif self._writer is not None:
             self._writer.push(sse_event(data))
+            if self._writer.shed:
+                self._leave()
 
     @property
     def can_ask(self) -> bool:
@@ -167,6 +169,10 @@ class Exchange:
             if self._stream is not None:
                 self._stream.writer = None
         if self._calls[0].dialect.modern:
-            for call in self._calls:
-                call.link.forget(call)
-                self._host.cancel(call)
+            self._leave()
+
+    def _leave(self) -> None:
+        """Nobody waits for the results any more."""
+        for call in self._calls:
+            call.link.forget(call)
+            self._host.cancel(call)

@@ -159,6 +159,10 @@ class Endpoint:
             calls = self._take(events)
             if not calls:
                 return await self._done(events, caller, session, headers)
+        if not accepts.sse and calls[0].method.name == "subscriptions/listen":  # it would wait for ever
+            error = ProtocolError(INVALID_REQUEST, "subscriptions/listen is answered as text/event-stream: accept that")
+            await caller.reply(406, link.fail(calls[0], error) or b"", [JSON])
+            return None
         extra: HeaderList = []
         if session is None and link.session is not None:  # `initialize` has just opened it
             extra.append((h.SESSION, self.sessions.mint(link.session, principal_key(user)).encode()))
@@ -210,9 +214,11 @@ class Endpoint:
             stream, after = found
         writer = Writer(caller.send, [], self.keep_alive)
         stream.attach(writer, after)
-        await writer.until_gone(caller)
-        if stream.writer is writer:
-            stream.writer = None
+        try:
+            await writer.until_gone(caller)
+        finally:
+            if stream.writer is writer:
+                stream.writer = None
         return None
 
     async def _delete(self, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:

@@ -6,11 +6,14 @@ Committing to SSE late matters: 400 and 404 are required statuses, and a quiet c
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from typing import Final
+from typing import ClassVar, Final
 
 from redstart.protocol.framing import SSE_COMMENT, sse_event, sse_prime
 from redstart.transports.caller import Caller, HeaderList, Send
+
+log = logging.getLogger("redstart")
 
 SSE_HEADERS: Final[HeaderList] = [
     (b"content-type", b"text/event-stream"),
@@ -18,15 +21,21 @@ SSE_HEADERS: Final[HeaderList] = [
     (b"x-accel-buffering", b"no"),
 ]
 KEEP_ALIVE: Final = 15.0
-MAX_EVENTS: Final = 256
+SHED: Final = b": closed, because this client does not read\n\n"
+MAX_EVENTS: Final = 1024
 MAX_BYTES: Final = 1 << 20
+"""What may wait for a client that does not read, whichever is reached first, and one event more."""
+KEPT: Final = 256
+"""Events that a client may have missed."""
 RETRY_MS: Final = 1000
 
 
 class Writer:
     """Sends the events of one SSE response in order, as fast as the client takes them, and no faster."""
 
-    __slots__ = ("_bytes", "_events", "_idle", "_keep_alive", "_pump", "_send", "_timer", "_wake", "closed", "shed")
+    patience: ClassVar[float] = 10.0
+    """Seconds that a client has to read why it was shed, before it is hung up on."""
+    __slots__ = ("_blocked", "_bytes", "_events", "_idle", "_keep_alive", "_pump", "_send", "_wake", "closed", "shed")
 
     def __init__(self, send: Send, headers: HeaderList, keep_alive: float = KEEP_ALIVE) -> None:
         self._send = send
@@ -35,20 +44,29 @@ class Writer:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._keep_alive = keep_alive
-        self._timer: asyncio.TimerHandle | None = None
+        self._blocked = False  # whether the client has yet to take what was sent last
         self.closed = False
         self.shed = False
         self._pump = asyncio.get_running_loop().create_task(self._run(headers))
 
     def push(self, event: bytes) -> None:
-        """Queue one event. A client that does not read is shed, so that it cannot hold anybody else up."""
+        """Queue one event. A client that does not read is shed, so that it cannot hold anybody else up.
+
+        A burst in one turn of the loop is no fault of the client's: only what comes while it is behind counts.
+        """
         if self.closed:
             return
-        if len(self._events) >= MAX_EVENTS and self._bytes + len(event) > MAX_BYTES:
+        if self._blocked and (len(self._events) >= MAX_EVENTS or self._bytes >= MAX_BYTES):
             self.shed = True
+            log.warning(
+                "a stream was closed: its client is %d events, %d bytes, behind and does not read",
+                len(self._events),
+                self._bytes,
+            )
             self._events.clear()
-            self._events.append(b": closed, because this client does not read\n\n")
+            self._events.append(SHED)
             self.close()
+            asyncio.get_running_loop().call_later(self.patience, self._pump.cancel)
             return
         self._events.append(event)
         self._bytes += len(event)
@@ -60,8 +78,11 @@ class Writer:
         self._wake.set()
 
     async def finished(self) -> None:
-        """Wait until the response is complete, or the client has gone."""
-        await asyncio.shield(self._pump)
+        """Wait until the response is complete, or the client has gone; one that never reads is hung up on."""
+        await asyncio.wait((self._pump,))
+        if self._pump.cancelled():
+            raise ConnectionAbortedError("the client does not read")
+        self._pump.result()
 
     async def drain(self) -> None:
         """Wait until the client has taken what was queued."""
@@ -94,13 +115,17 @@ class Writer:
         send, events, wake = self._send, self._events, self._wake
         loop = asyncio.get_running_loop()
         try:
+            self._blocked = True
             await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS + headers})
+            self._blocked = False
             while True:
                 while events:
                     data = events.popleft() if len(events) == 1 else b"".join(events)
                     events.clear()
                     self._bytes = 0
+                    self._blocked = True
                     await send({"type": "http.response.body", "body": data, "more_body": True})
+                    self._blocked = False
                 self._idle.set()
                 if self.closed:
                     break
@@ -120,7 +145,7 @@ class Stream:
 
     __slots__ = ("_kept", "_limit", "ended", "name", "sequence", "writer")
 
-    def __init__(self, name: str, limit: int = MAX_EVENTS) -> None:
+    def __init__(self, name: str, limit: int = KEPT) -> None:
         self.name = name
         self.sequence = 0
         self.ended = False

@@ -1,0 +1,191 @@
+"""`redstart run`: what a person may name, what is then served, and what is said where nothing can be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redstart import Client, Server
+from redstart.cli import main
+from redstart.cli.target import TargetError, load
+from support import free_port, serving
+
+REDSTART = str(Path(sys.executable).with_name("redstart"))
+ERAS = ("2025-11-25", "2026-07-28")
+
+PLAIN = '''
+"""A shop of hats."""
+print("this must not reach the protocol")
+
+def price(hat: str, size: int = 7) -> int:
+    """What a hat costs."""
+    print("nor this")
+    return len(hat) * size
+
+def broken(**options: int) -> int: ...
+
+class Till:
+    """The till."""
+    def total(self) -> int:
+        return 12
+
+till = Till()
+
+class Needy:
+    def __init__(self, path: str) -> None: ...
+'''
+PROVIDER = """
+import redstart
+
+class Sums:
+    def tools(self): return ["double"]
+    def double(self, n: int) -> int: return 2 * n
+
+redstart.serve("sums", Sums(), version="3.0.0")
+"""
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What loading leaves behind in the interpreter is gone afterwards."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    known = set(sys.modules)
+    yield
+    for name in set(sys.modules) - known:
+        if not name.startswith("redstart."):
+            del sys.modules[name]
+
+
+def write(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return str(path)
+
+
+def names(server: Server) -> list[str]:
+    return [one.name for one in server.tools]
+
+
+# ---------------------------------------------------------------- targets
+
+
+@pytest.mark.requirement("1")
+def test_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = write(tmp_path / "hats.py", PLAIN)
+    server = load(file)
+    assert (server.name, names(server)) == ("hats", ["price"])
+    assert "broken is not served" in caplog.text
+    assert names(load(f"{file}:till")) == names(load(f"{file}:Till")) == ["total"]
+    assert load(f"{file}:Till").name == "Till"
+    assert names(load(f"{file}:price")) == ["price"]
+    assert names(load(f"{file}:till.total")) == ["total"]
+
+
+@pytest.mark.requirement("1")
+def test_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "shop" / "hats.py", PLAIN)
+    write(tmp_path / "shop" / "__init__.py", "from shop.hats import price\n__all__ = ['price']\n")
+    monkeypatch.chdir(tmp_path)
+    server = load("shop.hats")
+    assert (server.name, names(server)) == ("shop.hats", ["price"])
+    assert names(load("shop.hats:till")) == ["total"]
+    assert names(load("shop")) == ["price"]
+    assert "mean" in names(load("statistics"))
+
+
+def test_a_server_in_the_file_comes_first(tmp_path: Path) -> None:
+    text = PLAIN + "from redstart import Server\nother = Server('other')\nmcp = Server('wanted')\nmcp.run()\n"
+    file = write(tmp_path / "own.py", text)
+    assert load(file).name == "wanted"
+    assert load(f"{file}:other").name == "other"
+    meant = write(tmp_path / "meant.py", text.replace("mcp", "second"))
+    assert load(meant).name == "wanted"  # neither is called server: then the one that is run
+
+
+@pytest.mark.requirement("5", "6")
+def test_a_file_that_serves_a_provider(tmp_path: Path) -> None:
+    server = load(write(tmp_path / "sums.py", PROVIDER))
+    assert (server.name, server.version, names(server)) == ("sums", "3.0.0", ["double"])
+
+
+@pytest.mark.requirement("109")
+def test_a_folder(tmp_path: Path) -> None:
+    write(
+        tmp_path / "desk" / "tools" / "add.py", "from redstart import tool\n@tool\ndef add(a: int) -> int: return a\n"
+    )
+    server = load(str(tmp_path / "desk"))
+    assert (server.name, names(server)) == ("desk", ["add"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what", "message"),
+    [
+        ("a.py", "x = 1\n", "", r"a\.py has no Server, and no public function that can be served; .*a\.py:name"),
+        ("b.py", "def broken(:\n", "", r"(?s)b\.py could not be loaded:.*b\.py\", line 1.*SyntaxError"),
+        ("c.py", "1 / 0\n", "", r"(?s)c\.py could not be loaded:.*line 1.*ZeroDivisionError"),
+        ("d.py", PLAIN, ":no.such", "d has no no.such"),
+        ("e.py", PLAIN, ":Needy", "the class Needy needs path: make an instance"),
+        ("f.py", "class A:\n def f(self) -> int: ...\n def __init__(self): 1 / 0\n", ":A", "ZeroDivisionError"),
+        ("g.py", "class A:\n def tools(self): return ['x']\n", ":A", "A has no method x, and no tool_call"),
+    ],
+)
+def test_what_cannot_be_served(tmp_path: Path, name: str, text: str, what: str, message: str) -> None:
+    file = write(tmp_path / name, text)
+    with pytest.raises(TargetError, match=message):
+        load(file + what)
+
+
+@pytest.mark.parametrize("target", ["no_such_file.py", "no_such_module_at_all", "no_such_module_at_all.inner:x"])
+def test_what_is_not_there(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(TargetError, match="there is no"):
+        load(target)
+    assert main(["run", "--http", target]) == 2
+    assert capsys.readouterr().err.startswith("redstart: there is no")
+
+
+# ---------------------------------------------------------------- running
+
+
+async def price(target: Any, era: str) -> Any:
+    async with asyncio.timeout(20), Client(target, protocol=era, stderr="capture") as c:
+        assert c.server_info.name == "hats"
+        assert c.instructions == "A shop of hats."
+        return (await c.call_tool("price", {"hat": "beret"})).data
+
+
+@pytest.mark.requirement("1", "8", "11")
+@pytest.mark.parametrize("era", ERAS)
+def test_a_plain_file_over_stdio(tmp_path: Path, era: str) -> None:
+    file = write(tmp_path / "hats.py", PLAIN)
+    assert asyncio.run(price([REDSTART, "run", file], era)) == 35
+
+
+@pytest.mark.requirement("1", "145")
+def test_a_plain_file_over_http(tmp_path: Path) -> None:
+    file, port = write(tmp_path / "hats.py", PLAIN), free_port()
+    with serving([REDSTART, "run", file, "--http", "--port", str(port)], port) as url:
+        for era in ERAS:
+            assert asyncio.run(price(url, era)) == 35
+
+
+@pytest.mark.requirement("5", "8")
+def test_the_end_of_the_input_is_the_end(tmp_path: Path) -> None:
+    file = write(tmp_path / "hats.py", PLAIN)
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": ERAS[1],
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+    done = subprocess.run(
+        [REDSTART, "run", file], input=json.dumps(message).encode() + b"\n", capture_output=True, timeout=30, check=True
+    )
+    assert json.loads(done.stdout)["result"]["tools"][0]["name"] == "price"
+    assert b"this must not reach the protocol" in done.stderr
+    assert b"broken is not served" in done.stderr
