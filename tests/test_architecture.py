@@ -99,7 +99,6 @@ def upward(path: Path) -> set[tuple[str, str]]:
     return found
 
 
-@pytest.mark.requirement("1")
 def test_imports_point_one_way() -> None:
     assert set().union(*(upward(path) for path in FILES)) == UPWARDS
 
@@ -108,7 +107,6 @@ def test_every_room_is_known() -> None:
     assert {room(path) for path in FILES if room(path)} <= set(ROOMS)
 
 
-@pytest.mark.requirement("1")
 def test_no_io_and_no_await_in_the_inner_rooms() -> None:
     found = set()
     for path in FILES:
@@ -123,7 +121,6 @@ def test_no_io_and_no_await_in_the_inner_rooms() -> None:
     assert found == IO_EXCEPTIONS
 
 
-@pytest.mark.requirement("1")
 def test_a_version_is_named_in_the_two_dialects_only() -> None:
     """In code: a docstring or a comment may point to the page of the spec that says so."""
     found = set()
@@ -139,12 +136,10 @@ def test_a_version_is_named_in_the_two_dialects_only() -> None:
     assert found >= DIALECTS
 
 
-@pytest.mark.requirement("1")
 def test_files_are_short() -> None:
     assert {name(path) for path in FILES if path.read_text().count("\n") > MAX_LINES} == LONG_FILES
 
 
-@pytest.mark.requirement("1")
 def test_functions_are_short() -> None:
     """Counted without the signature and the docstring: a long list of options is no long function."""
     found = set()
@@ -211,7 +206,6 @@ def calls_of_a_warm_call(era: str, connect: Callable[[Server], tuple[Any, Callab
     return found
 
 
-@pytest.mark.requirement("1")
 @pytest.mark.parametrize("era", PARAMS)
 def test_a_warm_call_costs_few_calls(era: str) -> None:
     """From the bytes of one message to the bytes of its answer."""
@@ -227,7 +221,6 @@ def test_a_warm_call_costs_few_calls(era: str) -> None:
     assert len(found) <= MAX_CALLS, f"{len(found)} calls:\n" + "\n".join(found)
 
 
-@pytest.mark.requirement("1")
 @pytest.mark.parametrize("era", PARAMS)
 def test_a_pipe_adds_little(era: str) -> None:
     """The same, and the way from and to a pipe: framing, and one write for what goes out together."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -49,6 +50,12 @@ class Sums:
     def double(self, n: int) -> int: return 2 * n
 
 redstart.serve("sums", Sums(), version="3.0.0")
+"""
+
+BAD_TOOL = """from redstart import Server
+server = Server("bad")
+@server.tool
+def f(*rest: int) -> int: return 1
 """
 
 
@@ -115,6 +122,17 @@ def test_a_file_that_serves_a_provider(tmp_path: Path) -> None:
     assert (server.name, server.version, names(server)) == ("sums", "3.0.0", ["double"])
 
 
+def test_an_exit_behind_run_is_no_hindrance(tmp_path: Path) -> None:
+    text = "import sys\nfrom redstart import Server\nserver = Server('meant')\nserver.run()\nsys.exit()\n"
+    assert load(write(tmp_path / "exits.py", text)).name == "meant"
+
+
+def test_a_file_with_the_name_of_a_known_module(tmp_path: Path) -> None:
+    server = load(write(tmp_path / "json.py", "def price(hat: str) -> int: return len(hat)\n"))
+    assert (server.name, names(server)) == ("json", ["price"])
+    assert sys.modules["json"] is json
+
+
 @pytest.mark.requirement("109")
 def test_a_folder(tmp_path: Path) -> None:
     write(
@@ -128,10 +146,15 @@ def test_a_folder(tmp_path: Path) -> None:
     ("name", "text", "what", "message"),
     [
         ("a.py", "x = 1\n", "", r"a\.py has no Server, and no public function that can be served; .*a\.py:name"),
-        ("b.py", "def broken(:\n", "", r"(?s)b\.py could not be loaded:.*b\.py\", line 1.*SyntaxError"),
-        ("c.py", "1 / 0\n", "", r"(?s)c\.py could not be loaded:.*line 1.*ZeroDivisionError"),
-        ("d.py", PLAIN, ":no.such", "d has no no.such"),
-        ("e.py", PLAIN, ":Needy", "the class Needy needs path: make an instance"),
+        ("b.py", "def broken(:\n", "", r"b\.py could not be loaded \(.*b\.py, line 1\): SyntaxError"),
+        ("c.py", "1 / 0\n", "", r"c\.py could not be loaded \(.*c\.py, line 1\): ZeroDivisionError"),
+        ("d.py", PLAIN, ":no.such", r"d\.py has no no\.such; there is Needy, Till, broken, price, till"),
+        ("d2.py", PLAIN, ":til", r"d2\.py has no til; there is till"),
+        ("e.py", PLAIN, ":Needy", r"e\.py:19: the class Needy needs path: make an instance"),
+        ("h.py", "import no_such_library\n", "", r"(?s)h\.py, line 1\).*Install no_such_library for .*python"),
+        ("i.py", "import sys\nsys.exit(0)\n", "", r"i\.py ended itself .*i\.py, line 2\); .*below `if __name__"),
+        ("j.py", "class Till: ...\n", "", r"name an object: .*j\.py:Till"),
+        ("k.py", BAD_TOOL, "", r"k\.py:3: f\(\), parameter \"rest\": .* Write rest: list"),
         ("f.py", "class A:\n def f(self) -> int: ...\n def __init__(self): 1 / 0\n", ":A", "ZeroDivisionError"),
         ("g.py", "class A:\n def tools(self): return ['x']\n", ":A", "A has no method x, and no tool_call"),
     ],
@@ -158,6 +181,59 @@ async def price(target: Any, era: str) -> Any:
         assert c.server_info.name == "hats"
         assert c.instructions == "A shop of hats."
         return (await c.call_tool("price", {"hat": "beret"})).data
+
+
+@pytest.mark.requirement("1", "50")
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("target", "tool", "arguments", "value"),
+    [
+        ("shop.hats", "price", {"hat": "beret"}, 35),
+        ("shop.hats:Till", "total", {}, 12),
+        ("shop.hats:till", "total", {}, 12),
+        ("shop/hats.py:Till", "total", {}, 12),
+        ("shop/sums.py", "double", {"n": 4}, 8),
+        ("shop.sums:Sums", "double", {"n": 4}, 8),
+        ("shop/own.py", "price", {"hat": "beret"}, 35),
+        ("shop.own:server", "price", {"hat": "beret"}, 35),
+    ],
+)
+def test_everything_that_may_be_named(
+    tmp_path: Path, target: str, tool: str, arguments: Any, value: Any, era: str
+) -> None:
+    write(tmp_path / "shop" / "__init__.py", "print('a package may print too')\n")
+    write(tmp_path / "shop" / "hats.py", PLAIN)
+    write(tmp_path / "shop" / "sums.py", PROVIDER)
+    write(tmp_path / "shop" / "own.py", PLAIN + "from redstart import Server\nserver = Server('own', tools=[price])\n")
+
+    async def use() -> Any:
+        command = [REDSTART, "run", target]
+        async with asyncio.timeout(20), Client(command, protocol=era, cwd=tmp_path, stderr="capture") as c:
+            assert [entry.name for entry in await c.list_tools()] == [tool]
+            return (await c.call_tool(tool, arguments)).data
+
+    assert asyncio.run(use()) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "said"),
+    [
+        ("print('noise')\n1 / 0\n", "", r"wrong\.py, line 2\): ZeroDivisionError.*Mend that line and try again"),
+        ("def broken(:\n", "", r"wrong\.py, line 1\): SyntaxError"),
+        (BAD_TOOL, "", r"wrong\.py:3: f\(\), parameter"),
+        (PLAIN, ":Needy", r"wrong\.py:19: the class Needy needs path: make an instance"),
+        (PLAIN, ":tilt", r"wrong\.py has no tilt; there is till"),
+    ],
+)
+@pytest.mark.parametrize("http", [False, True])
+def test_what_is_said_where_nothing_can_be_served(tmp_path: Path, text: str, what: str, said: str, http: bool) -> None:
+    file = write(tmp_path / "wrong.py", text)
+    command = [REDSTART, "run", file + what, *(["--http", "--port", "0"] if http else [])]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert http or done.stdout == ""
+    assert re.search(said, done.stderr, re.DOTALL)
+    assert "redstart/cli" not in done.stderr
 
 
 @pytest.mark.requirement("1", "8", "11")

@@ -56,6 +56,7 @@ def connect(transport: str, protocol: str, start_http: Callable[..., str]) -> Co
     return connect
 
 
+@pytest.mark.requirement("7")
 def test_who_is_there(connect: Connect, protocol: str) -> None:
     async def main() -> None:
         async with connect() as c:
@@ -79,6 +80,7 @@ def test_auto_is_modern(connect: Connect, protocol: str) -> None:
     run(main())
 
 
+@pytest.mark.requirement("18")
 def test_calls(connect: Connect, protocol: str) -> None:
     async def main() -> None:
         async with connect() as c:
@@ -114,6 +116,7 @@ def test_failures(connect: Connect) -> None:
     run(main())
 
 
+@pytest.mark.requirement("117")
 def test_progress(connect: Connect) -> None:
     async def main() -> None:
         seen: list[Progress] = []
@@ -161,6 +164,7 @@ def test_prompts_resources_and_completion(connect: Connect) -> None:
     run(main())
 
 
+@pytest.mark.requirement("23")
 def test_questions(connect: Connect, protocol: str) -> None:
     def elicit(request: ElicitRequest) -> dict[str, Any]:
         fields = request.schema["properties"]
@@ -259,6 +263,7 @@ def test_a_server_that_dies(connect: Connect, transport: str) -> None:
     run(main())
 
 
+@pytest.mark.requirement("16", "24")
 def test_ping_and_the_raw_way(connect: Connect, protocol: str) -> None:
     async def main() -> None:
         async with connect() as c:

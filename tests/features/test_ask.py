@@ -75,7 +75,7 @@ def test_each_answer_has_its_own_end(revision: str, tool: Any, reply: Any, text:
 
 
 @every
-@pytest.mark.requirement("70", "T41")
+@pytest.mark.requirement("70", "T41", "23")
 def test_the_question_on_the_wire(revision: str) -> None:
     _, player = play_tool(serve(ask_name), revision, script(DECLINE), "ask_name")
     (question,) = player.asked

@@ -169,6 +169,7 @@ def test_a_refusal_can_be_caught(revision: str) -> None:
 
 
 @every
+@pytest.mark.requirement("K6")
 def test_generators_ask_with_yield(revision: str) -> None:
     async def t(ctx: Context) -> Any:
         answer = yield Ask("Name?", str)

@@ -220,7 +220,7 @@ def test_text_content_and_nothing_have_no_schema(annotation: Any) -> None:
     assert "outputSchema" not in listed
 
 
-@pytest.mark.requirement("T27", "97")
+@pytest.mark.requirement("97", "T27")
 def test_a_given_schema_wins_over_the_annotation() -> None:
     schema = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
     server = serve({"count": 42}, dict[str, int], output_schema=schema)
@@ -330,7 +330,7 @@ def failing(error: Exception) -> Any:
     return fail
 
 
-@pytest.mark.requirement("61", "62", "T21")
+@pytest.mark.requirement("61", "62", "63", "T21")
 def test_the_text_of_an_exception_stays_here_and_the_log_has_the_same_id(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, "redstart"):
         result = call(failing(ValueError("password=hunter2")))

@@ -89,6 +89,7 @@ class Peer:
 
     async def _own(self, ready: asyncio.Future[None]) -> None:
         async with self._make() as self._client:
+            assert self._client.protocol_version == self.way.revision
             ready.set_result(None)
             await self._over.wait()
 

@@ -1,165 +1,211 @@
-"""A server that asks in every way; `runs` and `steps` tell what happened behind the scenes of a dialogue."""
+"""Every way of asking, one tool each: what real clients answer over real transports."""
+
+from __future__ import annotations
 
 import asyncio
 import sys
-from collections import Counter
-from collections.abc import AsyncIterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
 from redstart import Accepted, Ask, Cancelled, Context, Declined, Server, SyncContext
 
-server = Server("asking", version="1.0")
+server = Server("asking", version="1.0.0")
 runs: Counter[str] = Counter()
-steps: Counter[str] = Counter()
+performed: Counter[str] = Counter()
+ended: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+LIMIT = 0.4
 
 
 @dataclass
-class Person:
-    name: str
-    age: int
-    team: Literal["red", "blue"] = "red"
+class Trip:
+    city: str
+    nights: int = 2
+    window: bool = False
 
 
 class Color(Enum):
     RED = "red"
-    GREEN = "green"
+    DEEP_BLUE = "blue"
+
+
+
+@dataclass
+class Pizza:
+    size: Literal["small", "large"]
+    toppings: list[Literal["ham", "egg", "leek"]]
+
+
+# ---------------------------------------------------------------- one question
 
 
 @server.tool
-async def hello(ctx: Context) -> str:
-    """Each answer has its own end."""
+async def ask_name(ctx: Context) -> str:
     match await ctx.elicit("What is your name?", str):
         case Accepted(name):
             return f"Hello, {name}!"
         case Declined():
-            return "declined"
+            return "No name provided. (declined)"
         case Cancelled():
-            return "cancelled"
+            return "No name provided. (cancelled)"
 
 
 @server.tool
-async def typed(kind: str, ctx: Context) -> str:
-    """Answers of several types."""
-    schemas: dict[str, Any] = {"person": Person, "color": Color, "colors": list[Literal["red", "green", "blue"]]}
-    return repr(await ctx.ask(f"Which {kind}?", schemas[kind]))
+async def polite(ctx: Context) -> Any:
+    return f"Hello, {await ctx.ask('What is your name?', str)}!"
 
 
 @server.tool
-async def words(ctx: Context) -> str:
-    """One question after the other."""
-    return " ".join([await ctx.ask(f"Word {number}?") for number in range(4)])
+async def trip(ctx: Context) -> str:
+    return repr((await ctx.elicit("Where to?", Trip)))
 
 
 @server.tool
-async def together(token: str, ctx: Context) -> str:
-    """Two questions at once, by name."""
-    runs[token] += 1
-    answers = await ctx.ask_all(name=("Name?", str), age=("Age?", int))
-    return f"{answers} in {runs[token]}"
+async def color(ctx: Context) -> str:
+    return (await ctx.ask("Which colour?", Color)).name
 
 
 @server.tool
-async def mixed(token: str, ctx: Context) -> str:
-    """Three kinds of questions at once."""
-    runs[token] += 1
-    name, said, roots = await asyncio.gather(ctx.ask("Name?"), ctx.sample("Hi"), ctx.roots())
-    return f"{name} {said.text} {roots[0].uri} in {runs[token]}"
+async def pizza(ctx: Context) -> str:
+    chosen = await ctx.ask("Which pizza?", Pizza)
+    return f"{chosen.size}: {' + '.join(chosen.toppings)}"
 
 
 @server.tool
-async def decide(ctx: Context) -> str:
-    """Plain values."""
-    sure = await ctx.confirm("Sure?")
-    return f"{sure} {await ctx.choose('Which size?', [(10, 'small'), (20, 'large')])!r}"
+async def sure(ctx: Context) -> str:
+    return "deleted" if await ctx.confirm("Delete everything?") else "kept"
 
 
 @server.tool
-async def visit(ctx: Context) -> str:
-    """A page to open."""
-    return type(await ctx.elicit_url("https://example.com/in", "Please sign in")).__name__
+async def pick(ctx: Context) -> str:
+    return repr(await ctx.choose("Which size?", [(1, "Small"), (2, "Large")]))
 
 
 @server.tool
-async def borrow(ctx: Context) -> str:
-    """The client's model and folders."""
-    said = await ctx.sample([("user", "Hello")], 50, system="Be brief")
-    roots = await ctx.roots()
-    return f"{said.text} {said.model} {[root.uri for root in roots]}"
+async def sign_in(ctx: Context) -> str:
+    match await ctx.elicit_url("https://example.com/sign-in", "Please sign in"):
+        case Accepted():
+            return "on the way"
+    return "not signed in"
 
 
 @server.tool
-async def order(token: str, ctx: Context) -> str:
-    """A side effect between two questions, and one before them."""
-    runs[token] += 1
-    number = await ctx.step("reserve", lambda: _count(token))
-    sure = await ctx.confirm("Sure?")
-    paid = await ctx.step("charge", lambda: _count(token))
-    return f"{number} {sure} {paid} {await ctx.ask('Name?')} runs {runs[token]} steps {steps[token]}"
+async def haiku(ctx: Context) -> str:
+    sampled = await ctx.sample("A haiku, please", max_tokens=50, system="You are a poet.")
+    return f"{sampled.model}: {sampled.text}"
 
 
 @server.tool
-def blocking(token: str, ctx: SyncContext) -> str:
-    """The same in a thread."""
-    runs[token] += 1
-    number = ctx.step("reserve", lambda: _count(token))
-    sure = ctx.confirm("Sure?")
-    paid = ctx.step("charge", lambda: _count(token))
-    return f"{number} {sure} {paid} {ctx.ask('Name?')} runs {runs[token]} steps {steps[token]}"
-
-
-def _count(token: str) -> int:
-    steps[token] += 1
-    return steps[token]
+async def folders(ctx: Context) -> str:
+    return ", ".join(root.uri for root in await ctx.roots())
 
 
 @server.tool
-async def generator() -> AsyncIterator[Any]:
-    """Questions by `yield`."""
-    answer = yield Ask("Name?", str)
-    yield f"Hello, {answer.data}!"
+async def reach(ctx: Context) -> bool:
+    return ctx.can_elicit
+
+
+# ---------------------------------------------------------------- several questions
 
 
 @server.tool
-def blocking_generator() -> Any:
-    """Questions by `yield`, in a thread."""
-    answer = yield Ask("Name?", str)
-    yield f"Hello, {answer.data}!"
-
-
-@server.tool(needs=["elicitation"])
-async def needy(token: str, ctx: Context) -> str:
-    """Useless without somebody to ask."""
-    runs[token] += 1
-    return await ctx.ask("Name?")
+async def sequence(ctx: Context) -> str:
+    said = ""
+    for number in range(3):
+        said += await ctx.ask(f"Letter {number} after {said!r}?", str)
+    return said
 
 
 @server.tool
-async def count(token: str) -> str:
-    """How often a handler ran."""
-    return str(runs[token])
+async def form_of_two(ctx: Context) -> str:
+    answers = await ctx.ask_all(name=("Your name?", str), age=("Your age?", int))
+    return f"{answers['name']} is {answers['age']}"
 
 
 @server.tool
-async def secret(tag: int, ctx: Context) -> str:
-    """A dialogue of two rounds that must not mix with another."""
-    reserved = await ctx.step("reserve", lambda: tag * 3)
-    first = await ctx.ask(f"First of {tag}?", int)
-    second = await ctx.ask(f"Second of {tag}?", int)
-    return f"{tag} {reserved} {first} {second}"
+async def gathered(ctx: Context) -> str:
+    name, sampled, roots = await asyncio.gather(ctx.ask("Your name?", str), ctx.sample("Greet"), ctx.roots())
+    return f"{sampled.text} {name} in {roots[0].uri}"
+
+
+@server.tool
+async def book(tag: str, ctx: Context) -> str:
+    """The handler may run several times; the booking is made once."""
+    runs[tag] += 1
+
+    def reserve() -> dict[str, int]:
+        performed[tag] += 1
+        return {"number": 40 + performed[tag]}
+
+    await ctx.ask("For whom?", str)
+    ticket = await ctx.step("reserve", reserve)
+    again = await ctx.step("note", lambda: len(tag))
+    if not await ctx.confirm(f"Keep ticket {ticket['number']}?"):
+        return "returned"
+    return f"ticket {ticket['number']}, {again}, reserved {performed[tag]} time(s)"
+
+
+@server.tool
+async def times(tag: str) -> int:
+    """How often `book` has run for this tag, in this process."""
+    return runs[tag]
+
+
+@server.tool
+def plainly(ctx: SyncContext) -> str:
+    name = ctx.ask("Your name?", str)
+    number = ctx.step("draw", lambda: len(name))
+    return f"{name} {number} {ctx.confirm('Really?')}"
+
+
+@server.tool
+def told() -> Iterator[Any]:
+    yield "once upon a time"
+    name: Any = yield Ask("Who was it?", str)
+    yield f"there was {name.data}"
 
 
 @server.prompt
-async def review(ctx: Context) -> str:
-    """A prompt that asks."""
-    return f"Use {await ctx.ask('Which style?')}"
+async def interview(ctx: Context) -> str:
+    return f"Interview {await ctx.ask('Whom?', str)}."
 
 
-@server.resource("notes://{name}")
-async def note(name: str, ctx: Context) -> str:
-    """A resource that asks."""
-    return f"{name}: {await ctx.ask('Which part?')}"
+@server.resource("asked://who")
+async def who(ctx: Context) -> str:
+    return f"It was {await ctx.ask('Who was it?', str)}."
+
+
+# ---------------------------------------------------------------- limits
+
+
+@server.tool(needs=["elicitation"])
+async def needy(tag: str, ctx: Context) -> str:
+    runs[tag] += 1
+    return await ctx.ask("Your name?", str)
+
+
+@server.tool(timeout=LIMIT)
+async def hasty(tag: str, ctx: Context) -> str:
+    asyncio.get_running_loop().call_later(LIMIT * 1.5, ended[tag].set)
+    return f"{await ctx.ask('Take your time', str)} was in time"
+
+
+@server.tool
+async def abandoned(tag: str, ctx: Context) -> str:
+    try:
+        return await ctx.ask("Still there?", str)
+    finally:
+        ended[tag].set()
+
+
+@server.tool
+async def wait_for_end(tag: str) -> str:
+    """Answers when `hasty` has used up more than its time, or `abandoned` has come to its end."""
+    async with asyncio.timeout(10):
+        await ended[tag].wait()
+    return "ended"
 
 
 if __name__ == "__main__":

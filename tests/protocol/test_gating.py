@@ -58,7 +58,7 @@ def fields(shape: type) -> dict[str, str]:
 
 
 @needs_spec
-@pytest.mark.requirement("2")
+@pytest.mark.requirement("3")
 @pytest.mark.parametrize("revision", HANDSHAKE)
 @pytest.mark.parametrize("shape", NAMES, ids=lambda shape: shape.__name__)
 def test_since_agrees_with_the_schema(shape: type, revision: str) -> None:
@@ -219,7 +219,7 @@ def is_valid(value: Any, schema: dict[str, Any], defs: dict[str, Any]) -> bool:
 
 
 @needs_spec
-@pytest.mark.requirement("2")
+@pytest.mark.requirement("3")
 @pytest.mark.parametrize(("kind", "revision"), CASES)
 def test_a_dressed_result_is_valid_and_has_nothing_unknown(kind: str, revision: str) -> None:
     dialect = Modern(Implementation("s", "1")) if revision == MODERN else DIALECTS[revision]
@@ -232,7 +232,7 @@ def test_a_dressed_result_is_valid_and_has_nothing_unknown(kind: str, revision: 
     assert ("resultType" in value) is (revision == MODERN)
 
 
-@pytest.mark.requirement("2")
+@pytest.mark.requirement("3")
 @pytest.mark.parametrize("revision", HANDSHAKE)
 def test_a_block_that_a_revision_does_not_know_is_named_in_a_text(revision: str) -> None:
     age = HANDSHAKE.index(revision)

@@ -15,7 +15,7 @@ from redstart.wire.types import Result
 LATEST = HANDSHAKE[-1]
 
 
-@pytest.mark.requirement("2", "T4")
+@pytest.mark.requirement("3", "7", "14", "T4")
 @pytest.mark.parametrize(
     ("params", "answered"),
     [
@@ -39,7 +39,7 @@ def test_initialize_answers_a_revision_that_has_a_handshake(params: Any, answere
     assert "_meta" not in result
 
 
-@pytest.mark.requirement("2", "T5")
+@pytest.mark.requirement("16", "24", "T5")
 @pytest.mark.parametrize(
     ("message", "code"),
     [
@@ -75,6 +75,7 @@ def test_a_bare_initialized_arms_nothing() -> None:
     assert wire.code(request(1, "tools/list")) == -32600
 
 
+@pytest.mark.requirement("15")
 @pytest.mark.parametrize("name", ["notifications/initialized", "initialized"])
 def test_initialized_is_remembered_also_under_its_old_name(name: str) -> None:
     wire = Wire()
@@ -86,6 +87,7 @@ def test_initialized_is_remembered_also_under_its_old_name(name: str) -> None:
     assert wire.link.session.initialized
 
 
+@pytest.mark.requirement("14")
 def test_initialize_is_made_once() -> None:
     wire = Wire("2025-06-18")
     assert wire.code(request(2, "initialize", {"protocolVersion": LATEST})) == -32600
@@ -110,7 +112,7 @@ def test_initialize_cannot_be_cancelled() -> None:
     assert call.open
 
 
-@pytest.mark.requirement("T6", "T7")
+@pytest.mark.requirement("24", "25", "T6", "T7")
 @pytest.mark.parametrize(
     ("message", "code"),
     [
@@ -162,7 +164,7 @@ def batch(*parts: bytes) -> bytes:
     return b"[" + b",".join(parts) + b"]"
 
 
-@pytest.mark.requirement("2")
+@pytest.mark.requirement("3")
 @pytest.mark.parametrize("revision", [None, "2024-11-05", "2025-06-18", "2025-11-25"])
 def test_only_one_revision_has_batches(revision: str | None) -> None:
     wire = Wire(revision)
@@ -171,7 +173,7 @@ def test_only_one_revision_has_batches(revision: str | None) -> None:
     assert wire.code(request(1, "ping")) == 0
 
 
-@pytest.mark.requirement("2")
+@pytest.mark.requirement("3")
 @pytest.mark.parametrize(
     ("data", "answers"),
     [

@@ -19,7 +19,6 @@ NO_CAPABILITIES = {PROTOCOL_VERSION: MODERN}
 OTHER = {**ENVELOPE, PROTOCOL_VERSION: "1900-01-01"}
 
 
-@pytest.mark.requirement("2")
 @pytest.mark.parametrize(
     ("message", "sent", "outcome"),
     [

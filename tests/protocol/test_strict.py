@@ -7,7 +7,7 @@ import time
 import pytest
 
 from protocol.support import ENVELOPE, Wire, modern, request
-from redstart.protocol.strict import MAX_DEPTH
+from redstart.protocol.strict import MAX_DEPTH, _too_deep
 from redstart.wire.meta import PROTOCOL_VERSION
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -25,7 +25,7 @@ def nested(depth: int, kind: bytes = b"[]") -> bytes:
     return ping(b'{"a":' + opening * inner + middle + kind[1:] * inner + b"}")
 
 
-@pytest.mark.requirement("2", "R2")
+@pytest.mark.requirement("R2")
 @pytest.mark.parametrize(
     ("data", "code", "id"),
     [
@@ -94,7 +94,18 @@ def test_hostile_text(data: bytes, code: int, id: object) -> None:
     assert wire.one(PING) == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
-@pytest.mark.requirement("2", "R2")
+@pytest.mark.requirement("R2")
+@pytest.mark.parametrize("hill", [1, 2, 3, 8, 9, 31, MAX_DEPTH - 1])
+@pytest.mark.parametrize("below", [0, 1])
+def test_how_deep_brackets_go_is_found_whatever_their_shape(hill: int, below: int) -> None:
+    """Exact at the limit, for shapes that are peeled, walked, or both."""
+    for floor, deep in ((MAX_DEPTH - hill, False), (MAX_DEPTH - hill + 1, True)):
+        hills = b"[" * hill + b"]" * hill
+        data = b"[" * floor + b"{}" * below + hills * 40 + b"[]" * below * 40 + hills + b"]" * floor
+        assert _too_deep(data) is deep
+
+
+@pytest.mark.requirement("R2")
 @pytest.mark.parametrize(
     "data",
     [
@@ -130,7 +141,7 @@ def test_unusual_but_fine(data: bytes) -> None:
     assert answer["result"] == {}
 
 
-@pytest.mark.requirement("2", "R2")
+@pytest.mark.requirement("R2")
 @pytest.mark.parametrize(
     "data",
     [

@@ -69,10 +69,10 @@ def test_two_servers_on_one_store_do_not_meet() -> None:
 
     @second.tool
     async def look(ctx: Context) -> Any:
-        return await ctx.state.get("seen")
+        return await ctx.state.get("seen", 0)
 
     assert counted(first, "count") == 1
-    assert counted(second, "look") is None
+    assert counted(second, "look") == 0
 
 
 def test_a_value_lasts_as_long_as_was_said() -> None:

@@ -72,7 +72,7 @@ class Socket:
         return self.file.read()
 
 
-@pytest.mark.requirement("4")
+@pytest.mark.requirement("145")
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "::1"])
 def test_it_answers_under_the_name_it_says(host: str) -> None:
     with serving(host=host) as (child, where, port), Socket(where, port) as client:
@@ -89,7 +89,6 @@ def test_it_answers_under_the_name_it_says(host: str) -> None:
         assert child.rest() == b""
 
 
-@pytest.mark.requirement("4")
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -107,7 +106,7 @@ def test_what_it_does_not_start_with(options: dict[str, Any], said: bytes) -> No
         assert b"Traceback" not in noise
 
 
-@pytest.mark.requirement("4", "R9")
+@pytest.mark.requirement("R9")
 def test_a_request_that_trickles_in_is_cut_off() -> None:
     with serving(body_deadline=0.5) as (_, host, port):
         starts = [
@@ -150,7 +149,6 @@ def test_a_slow_handler_is_not_a_slow_request() -> None:
         assert client.response()[0] == 200
 
 
-@pytest.mark.requirement("4")
 def test_a_body_over_the_limit() -> None:
     with serving(max_body_bytes=10_000) as (_, host, port):
         with Socket(host, port) as declared:
@@ -166,7 +164,7 @@ def test_a_body_over_the_limit() -> None:
             assert good.response()[0] == 200
 
 
-@pytest.mark.requirement("4", "R6")
+@pytest.mark.requirement("R6")
 @pytest.mark.parametrize("era", ["modern", "handshake"])
 @pytest.mark.parametrize("tool", ["nap", "stuck"])
 def test_sigterm_lets_requests_finish(era: str, tool: str) -> None:
@@ -187,7 +185,7 @@ def test_sigterm_lets_requests_finish(era: str, tool: str) -> None:
         assert child.rest("stderr") == b""
 
 
-@pytest.mark.requirement("4", "R6", "T104")
+@pytest.mark.requirement("R6", "T104")
 def test_sigterm_ends_streams_with_their_last_message() -> None:
     with serving() as (child, host, port), Socket(host, port) as listener, Socket(host, port) as other:
         listener.modern("L", "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
@@ -238,7 +236,6 @@ SIZE = b"Content-Length: %d\r\n" % len(PING)
 POST = b"POST /mcp HTTP/1.1\r\n" + HEAD
 
 
-@pytest.mark.requirement("4")
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [

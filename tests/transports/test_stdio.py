@@ -27,7 +27,7 @@ def text(answer: Any) -> str:
     return found
 
 
-@pytest.mark.requirement("3")
+@pytest.mark.requirement("5", "9")
 def test_a_silent_start_and_a_prompt_end() -> None:
     with Child() as child:
         assert child.ask(initialize())["id"] == "init"
@@ -38,7 +38,7 @@ def test_a_silent_start_and_a_prompt_end() -> None:
         assert child.rest("stderr") == b""
 
 
-@pytest.mark.requirement("3")
+@pytest.mark.requirement("8")
 @pytest.mark.parametrize("arguments", [(), ("--early",)], ids=str)
 def test_nothing_but_messages_on_stdout(arguments: tuple[str, ...]) -> None:
     # Buffered, as where a client starts it: what is printed without a buffer before run() is out of our hands.
@@ -53,7 +53,7 @@ def test_nothing_but_messages_on_stdout(arguments: tuple[str, ...]) -> None:
         assert (b"printed at import" in noise) is bool(arguments)
 
 
-@pytest.mark.requirement("3")
+@pytest.mark.requirement("5")
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("how", ["eof", "SIGTERM", "SIGINT"])
 @pytest.mark.parametrize("busy", ["", "stuck", "wait"])
@@ -75,7 +75,7 @@ def test_every_way_to_end_is_prompt_and_clean(how: str, busy: str, loop: str) ->
         assert child.rest() == b""
 
 
-@pytest.mark.requirement("3")
+@pytest.mark.requirement("5")
 def test_what_was_asked_before_the_end_is_answered() -> None:
     asked = b"".join(call(n, "sync_echo", text=str(n)) + b"\n" for n in range(20))
     done = subprocess.run(
@@ -91,7 +91,6 @@ def test_a_last_line_without_a_newline_is_a_message() -> None:
     assert json.loads(done.stdout)["id"] == 1
 
 
-@pytest.mark.requirement("3")
 @pytest.mark.parametrize(
     "env", [{"LANG": "C", "LC_ALL": "C"}, {"PYTHONIOENCODING": "latin-1"}, {"PYTHONUTF8": "0", "LC_ALL": "POSIX"}]
 )
@@ -101,7 +100,7 @@ def test_utf8_whatever_the_locale(env: dict[str, str]) -> None:
         assert text(json.loads(child.read_until(b"\n").decode())) == "é ☃ 😀 \u2028"
 
 
-@pytest.mark.requirement("3", "R1")
+@pytest.mark.requirement("R1", "T2")
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_bad_line_is_answered_and_the_stream_goes_on(loop: str) -> None:
     with Child(env={"REDSTART_LOOP": loop}) as child:
@@ -121,7 +120,7 @@ def test_a_line_over_the_limit_is_answered_and_the_stream_goes_on() -> None:
         assert text(child.ask(call(2, "echo", text="y" * 500_000))) == "y" * 500_000
 
 
-@pytest.mark.requirement("3")
+@pytest.mark.requirement("2")
 def test_content_length_is_answered_in_kind() -> None:
     def counted(data: bytes) -> bytes:
         return b"Content-Length: %d\r\n\r\n%b" % (len(data), data)
@@ -142,7 +141,7 @@ def test_content_length_is_answered_in_kind() -> None:
         assert answer(child)["id"] == 2
 
 
-@pytest.mark.requirement("3")
+@pytest.mark.requirement("5")
 @pytest.mark.parametrize("newline", [True, False])
 def test_stdin_from_a_regular_file(tmp_path: Path, newline: bool) -> None:
     file = tmp_path / "in.jsonl"
@@ -174,7 +173,6 @@ def test_a_closed_stderr_does_not_lead_noise_to_stdout(loop: str) -> None:
         assert child.end()[0] == 0
 
 
-@pytest.mark.requirement("3")
 def test_a_terminal_gets_a_hint() -> None:
     leader, follower = pty.openpty()
     try:
@@ -190,7 +188,7 @@ def test_a_terminal_gets_a_hint() -> None:
         os.close(follower)
 
 
-@pytest.mark.requirement("3", "R9")
+@pytest.mark.requirement("R9")
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_peer_that_does_not_read_is_not_read_either(loop: str) -> None:
     """The server stops reading, so the pipe fills and our write would block; then nothing is lost."""
@@ -233,7 +231,7 @@ def test_a_large_answer_is_written_in_pieces() -> None:
         assert child.ask(message(2, "ping"))["id"] == 2
 
 
-@pytest.mark.requirement("2", "3")
+@pytest.mark.requirement("3", "14", "17")
 def test_both_eras_on_one_pipe() -> None:
     with Child() as child:
         assert child.ask(modern(1, "server/discover"))["result"]["resultType"] == "complete"
@@ -244,7 +242,7 @@ def test_both_eras_on_one_pipe() -> None:
             assert ("resultType" in child.ask(data)["result"]) is (n % 2 == 0)
 
 
-@pytest.mark.requirement("3")
+@pytest.mark.requirement("18")
 @pytest.mark.parametrize("tool", ["echo", "sync_echo"])
 def test_a_thousand_requests_at_once(tool: str) -> None:
     with Child() as child:
@@ -254,7 +252,6 @@ def test_a_thousand_requests_at_once(tool: str) -> None:
         assert child.end()[0] == 0
 
 
-@pytest.mark.requirement("2")
 def test_a_cancelled_call_unwinds_and_is_not_answered() -> None:
     with Child() as child:
         child.write(modern(1, "tools/call", {"name": "wait"}, progressToken=7))

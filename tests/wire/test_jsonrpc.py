@@ -14,6 +14,7 @@ from redstart.wire.meta import ClientCapabilities
 from redstart.wire.types import ListedTool, ToolResult
 
 
+@pytest.mark.requirement("4")
 def test_messages() -> None:
     assert json.loads(response(b"1", b"{}")) == {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert json.loads(notification("a/b", {"c": 1})) == {"jsonrpc": "2.0", "method": "a/b", "params": {"c": 1}}
@@ -29,6 +30,7 @@ class Hostile:
         raise RuntimeError("no")
 
 
+@pytest.mark.requirement("4")
 @pytest.mark.parametrize(
     ("message", "data"),
     [("x", object()), ("x", {1j: 2}), ("\ud800", UNSET), ("x", ["\udfff"]), ("x", Hostile()), ("\udc80 é", object())],
@@ -39,6 +41,7 @@ def test_a_fault_is_always_an_answer(message: str, data: Any) -> None:
     assert found["error"]["message"].isprintable()
 
 
+@pytest.mark.requirement("4")
 def test_an_error_survives_a_pipe() -> None:
     again = pickle.loads(pickle.dumps(ProtocolError(-5, "x", {"a": 1})))
     assert (again.code, again.message, again.data) == (-5, "x", {"a": 1})

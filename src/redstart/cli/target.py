@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
+import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 from redstart.features.errors import RegistrationError
+from redstart.schema.callables import SignatureError
+from redstart.schema.types import UnsupportedType
 from redstart.server.server import Server
 
 R = TypeVar("R")
@@ -24,6 +28,10 @@ class TargetError(Exception):
     """What was named cannot be served; the text says why, and what to do."""
 
 
+class _Ended(TargetError):
+    """The file ended the process while it was loaded."""
+
+
 def load(target: str) -> Server:
     """The Server that `file.py`, `file.py:name`, `package.module`, `package.module:name` or a folder means."""
     place, _, name = target.partition(":") if not _is_drive(target) else (target, "", "")
@@ -31,7 +39,12 @@ def load(target: str) -> Server:
     if not name and folder.is_dir() and not (folder / "__init__.py").exists():
         return Server(folder.resolve().name, directory=folder.resolve())
     with Server.recorded() as meant:  # a `server.run()` at the end of the file is not for us
-        module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
+        try:
+            module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
+        except _Ended:
+            if name or not meant:
+                raise
+            return meant[0]  # `sys.exit()` behind `server.run()`
     if name:
         return _as_server(_attribute(module, name), target)
     found = [getattr(module, n) for n in NAMES if isinstance(getattr(module, n, None), Server)]
@@ -43,13 +56,22 @@ def _as_server(thing: Any, target: str) -> Server:
     """Anything can be served, if there is anything in it."""
     if isinstance(thing, Server):
         return thing
-    server = _run(lambda: Server.from_object(thing), target)
+    is_file = isinstance(thing, ModuleType) and target.endswith(".py")
+    server = _run(lambda: Server.from_object(thing, Path(target).stem if is_file else ""), target)
     if not any((server.tools, server.prompts, server.resources, server.templates)):
+        example = f"{target.partition(':')[0]}:{next(_classes(thing), 'name')}"
         raise TargetError(
             f"{target} has no Server, and no public function that can be served; write `server = Server(…)` in it, "
-            f"or name an object: {target.partition(':')[0]}:name"
+            f"or name an object: {example}"
         )
     return server
+
+
+def _classes(thing: Any) -> Iterator[str]:
+    """The public classes that a module defines."""
+    for name, value in vars(thing).items() if isinstance(thing, ModuleType) else ():
+        if inspect.isclass(value) and value.__module__ == thing.__name__ and not name.startswith("_"):
+            yield name
 
 
 def _is_drive(target: str) -> bool:
@@ -58,15 +80,24 @@ def _is_drive(target: str) -> bool:
 
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise TargetError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+        near = _like(path.name, [file.name for file in path.parent.glob("*.py")])
+        raise TargetError(f"there is no file {path.absolute()}{near}")
+    name = _module_name(path)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise TargetError(f"{path} is not a Python file")
     loader, module = spec.loader, importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     sys.path.insert(0, str(path.resolve().parent))
     _run(lambda: loader.exec_module(module), str(path))
     return module
+
+
+def _module_name(path: Path) -> str:
+    """The name of the file, unless that is the name of a module that others need: a `calendar.py`, a `redstart.py`."""
+    known = sys.modules.get(path.stem)
+    taken = known is not None and getattr(known, "__file__", None) != str(path.resolve())
+    return f"{path.stem}_" if taken or path.stem in sys.stdlib_module_names else path.stem
 
 
 def _from_name(name: str) -> ModuleType:
@@ -83,12 +114,39 @@ def _from_name(name: str) -> ModuleType:
 def _run(load: Callable[[], R], what: str) -> R:
     try:
         return load()
-    except RegistrationError as error:  # it names its own place
+    except (RegistrationError, SignatureError, UnsupportedType) as error:  # they name their own place
         raise TargetError(f"{what} could not be loaded: {error}") from None
+    except SystemExit as error:
+        raise _Ended(
+            f"{what} ended itself while it was loaded, with sys.exit({error.code!r}){_where(error)}; what should not "
+            'happen on import belongs below `if __name__ == "__main__":`'
+        ) from None
     except Exception as error:
         lines = traceback.format_exception(error)
         own = [line for line in lines if "redstart/cli" not in line and "importlib" not in line]
-        raise TargetError(f"{what} could not be loaded:\n{''.join(own).rstrip()}") from None
+        said = "".join(traceback.format_exception_only(error)).rstrip().rpartition("\n")[2]
+        raise TargetError(
+            f"{what} could not be loaded{_where(error)}: {said}\n{''.join(own).rstrip()}\n{_advice(error)}"
+        ) from None
+
+
+def _where(error: BaseException) -> str:
+    """Where in the user's code it happened: the innermost line that is neither Python's nor ours."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" ({error.filename}, line {error.lineno})"
+    own = str(Path(__file__).parent.parent)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((own, "<", str(Path(importlib.__file__).parent)))
+    ]
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"Install {error.name} for {sys.executable}, or run redstart where it is installed."
+    return "Mend that line and try again."
 
 
 def _attribute(module: ModuleType, name: str) -> Any:
@@ -97,5 +155,13 @@ def _attribute(module: ModuleType, name: str) -> Any:
         try:
             value = getattr(value, part)
         except AttributeError:
-            raise TargetError(f"{module.__name__} has no {name}") from None
+            place = getattr(module, "__file__", None) or module.__name__
+            near = _like(part, [key for key in dir(value) if not key.startswith("_")])
+            raise TargetError(f"{place} has no {name}{near}") from None
     return value
+
+
+def _like(name: str, names: list[str]) -> str:
+    """What else could have been meant: the nearest, else the first few that there are."""
+    found = difflib.get_close_matches(name, names, 1) or names[:5]
+    return f"; there is {', '.join(found)}" if found else ""

@@ -150,10 +150,11 @@ def _too_deep(data: bytes) -> bool:
     while brackets:
         if not limit or _TOO_MANY in brackets:
             return True
-        if brackets.count(b"[]") * 16 < len(brackets):  # few peaks: the runs between them are long
-            return _climbs_above(limit, brackets)
+        size = len(brackets)
         brackets = brackets.replace(b"[]", b"")
         limit -= 1
+        if size - len(brackets) < size // 8:  # few peaks: the runs between them are long
+            return _climbs_above(limit, brackets)
     return False
 
 

@@ -19,6 +19,7 @@ from redstart.protocol.link import Link
 from redstart.server.context import current_call
 from redstart.server.pool import Pool
 from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, ProtocolError
+from redstart.wire.types import Text, ToolResult
 
 if TYPE_CHECKING:
     from redstart.server.seal import KeyRing
@@ -176,7 +177,7 @@ class Host:
         except Exception as error:
             text = self.server.errors.text(error, f"The request {call.method.name}")
             if isinstance(error, UnicodeEncodeError) and call.method.name == "tools/call":
-                return call.link.reply(call, _UNSENDABLE)
+                return call.link.reply(call, _unsendable(text))
             return call.link.fail(call, ProtocolError(INTERNAL_ERROR, text))
         finally:
             call.run = call.state = None  # each of them knows the call: the three would be left to the garbage collector
@@ -203,6 +204,11 @@ class Host:
     def wait(self, work: Coroutine[Any, Any, R]) -> R:
         """Run `work` on the loop, from one of the pool's threads."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()  # type: ignore[arg-type]
+
+
+def _unsendable(text: str) -> ToolResult:
+    reason = "Its result has half a character in it (a lone surrogate), which no message can carry."
+    return ToolResult(content=[Text(f"{reason}\n{text}")], is_error=True)
 
 
 Next = Callable[[Call], Awaitable[Any]]

@@ -110,8 +110,15 @@ def _instance(kind: type) -> Any:
     needed = [p.name for p in parameters if p.default is p.empty and p.kind not in variadic]
     if needed or inspect.isabstract(kind):
         why = f"needs {', '.join(needed)}" if needed else "is abstract"
-        raise RegistrationError(f"the class {kind.__name__} {why}: make an instance, and serve that")
+        raise RegistrationError(f"{_line_of(kind)}the class {kind.__name__} {why}: make an instance, and serve that")
     return kind()
+
+
+def _line_of(kind: type) -> str:
+    try:
+        return f"{inspect.getsourcefile(kind)}:{inspect.getsourcelines(kind)[1]}: "
+    except (OSError, TypeError):
+        return ""
 
 
 def _register(server: Server, thing: Any) -> None:

@@ -39,7 +39,9 @@ class MemoryPeer:
         self._host.hub.peers.add(self)
 
     def send(self, data: bytes) -> None:
-        """One message from the client to the server."""
+        """One message from the client to the server; after `close` there is none."""
+        if self.channel.on_message is None:
+            return
         if self._host.started:
             self._host.feed(self, data, self._principal)
             return

@@ -1,0 +1,218 @@
+"""Who is told of a change: both eras by one call, only what was asked for, and nobody held up by one who sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from features.support import HANDSHAKE, MODERN, line, talk
+from redstart import Server
+from redstart.transports.memory import MemoryPeer
+from redstart.transports.stream import MAX_BYTES, Writer
+from transports.support import Http, message, run
+
+
+def notes() -> Server:
+    server = Server("notes")
+
+    @server.resource("notes://one")
+    def one() -> str:
+        return "1"
+
+    @server.resource("notes://two")
+    def two() -> str:
+        return "2"
+
+    return server
+
+
+def listen(*uris: str, **kinds: bool) -> dict[str, Any]:
+    return {"notifications": {**kinds, **({"resourceSubscriptions": list(uris)} if uris else {})}}
+
+
+def told(messages: list[dict[str, Any]]) -> list[str]:
+    """What a stream was told, in short."""
+    found = []
+    for one in messages:
+        method = one.get("method", "result").removeprefix("notifications/")
+        found.append(f"{method} {one.get('params', {}).get('uri', '')}".strip())
+    return found
+
+
+def test_one_call_reaches_both_eras_and_only_who_asked() -> None:
+    async def test() -> None:
+        server = notes()
+        http = Http(server.asgi())
+        modern = http.start_modern(1, "subscriptions/listen", listen("notes://one"))
+        other = http.start_modern(1, "subscriptions/listen", listen("notes://two", toolsListChanged=True))
+        session = await http.open()
+        await http.send(message(2, "resources/subscribe", {"uri": "notes://one"}), headers=session)
+        stream = http.start(method="GET", headers={**session, "accept": "text/event-stream"})
+        await stream.started.wait()
+        for each in (modern, other):
+            await each.until(lambda r: r.messages())
+        server.notify("notes://one")
+        server.notify("notes://none")
+        server.notify("notes://two")
+        await modern.until(lambda r: len(r.messages()) >= 2)
+        await other.until(lambda r: len(r.messages()) >= 2)
+        await stream.until(lambda r: r.messages())
+        assert told(modern.messages()) == ["subscriptions/acknowledged", "resources/updated notes://one"]
+        assert told(other.messages()) == ["subscriptions/acknowledged", "resources/updated notes://two"]
+        assert told(stream.messages()) == ["resources/updated notes://one"]
+        for each in (modern, other, stream):
+            each.disconnect()
+            await asyncio.wait([each.task])
+        await server.host.stop()
+
+    run(test())
+
+
+@pytest.mark.requirement("T55")
+def test_subscribing_twice_is_once_and_unsubscribing_from_nothing_is_fine() -> None:
+    server = notes()
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("resources/unsubscribe", {"uri": "notes://never"}),
+        ("resources/subscribe", {"uri": "notes://one"}),
+        ("resources/subscribe", {"uri": "notes://one"}),
+        ("resources/unsubscribe", {"uri": "notes://one"}),
+        ("resources/unsubscribe", {"uri": "notes://one"}),
+    ]
+    assert all(answer["result"] == {} for answer in talk(server, HANDSHAKE, requests))
+
+    async def heard() -> list[str]:
+        inbox: asyncio.Queue[bytes] = asyncio.Queue()
+        peer = MemoryPeer(server, inbox.put_nowait)
+        opening = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        peer.send(line("initialize", opening, 0))
+        await inbox.get()
+        messages = []
+        for number in (1, 2):
+            peer.send(line("resources/subscribe", {"uri": "notes://one"}, number))
+            await inbox.get()
+        server.notify("notes://one")
+        messages.append(json.loads(await inbox.get()))
+        peer.send(line("resources/unsubscribe", {"uri": "notes://one"}, 3))
+        await inbox.get()
+        server.notify("notes://one")
+        await asyncio.sleep(0)
+        peer.send(line("ping", {}, 4))  # what had been told would come before the answer
+        messages.append(json.loads(await inbox.get()))
+        await peer.close()
+        await server.host.stop()
+        return told(messages)
+
+    assert run(heard()) == ["resources/updated notes://one", "result"]
+
+
+def test_many_changes_in_one_turn_are_told_once() -> None:
+    async def test() -> None:
+        server = notes()
+        http = Http(server.asgi())
+        stream = http.start_modern(1, "subscriptions/listen", listen("notes://one", toolsListChanged=True))
+        await stream.until(lambda r: r.messages())
+        for number in range(100):
+            server.notify("notes://one")
+            server.tool(name=f"t{number}")(lambda: "x")
+        await stream.until(lambda r: len(r.messages()) >= 3)
+        await asyncio.sleep(0)
+        assert sorted(told(stream.messages())[1:]) == ["resources/updated notes://one", "tools/list_changed"]
+        stream.disconnect()
+        await asyncio.wait([stream.task])
+        await server.host.stop()
+
+    run(test())
+
+
+@pytest.mark.requirement("T105")
+def test_one_of_a_hundred_that_does_not_read_is_shed_and_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Writer, "patience", 0.0)
+    uri = "notes://" + "x" * 16_000
+
+    async def test() -> None:
+        server = notes()
+        server.resource(uri)(lambda: "x")
+        http = Http(server.asgi())
+        streams = [http.start_modern(n, "subscriptions/listen", listen(uri)) for n in range(100)]
+        for stream in streams:
+            await stream.until(lambda r: r.messages())
+        slow, *others = streams
+        slow.may_send.clear()
+        rounds = 0
+        while len(server.host.hub._listeners) == 100:
+            server.notify(uri)
+            rounds += 1
+            for stream in others:  # every other one has this change before the next one happens
+                await stream.until(lambda r: r.body.count(b"resources/updated") == rounds)
+            assert rounds < 1000
+        assert rounds * 16_000 < 5 * MAX_BYTES
+        assert len(server.host.hub._listeners) == 99
+        # It had its chance to read the reason; then it is hung up on.
+        with pytest.raises(ConnectionAbortedError):
+            await slow.task
+        server.notify(uri)
+        for stream in others:
+            await stream.until(lambda r: r.body.count(b"resources/updated") == rounds + 1)
+            stream.disconnect()
+            await asyncio.wait([stream.task])
+        assert not server.host.hub._listeners
+        await server.host.stop()
+
+    with caplog.at_level(logging.WARNING, "redstart"):
+        run(test(), 50)
+    assert "does not read" in caplog.text
+
+
+def test_who_wakes_up_in_time_reads_why_it_was_shed() -> None:
+    uri = "notes://" + "x" * 16_000
+
+    async def test() -> None:
+        server = notes()
+        server.resource(uri)(lambda: "x")
+        http = Http(server.asgi())
+        slow = http.start_modern(1, "subscriptions/listen", listen(uri))
+        await slow.until(lambda r: r.messages())
+        slow.may_send.clear()
+        while server.host.hub._listeners:
+            server.notify(uri)
+            await asyncio.sleep(0)
+        slow.may_send.set()
+        await slow.until(lambda r: r.complete)
+        assert slow.body.endswith(b": closed, because this client does not read\n\n")
+        await server.host.stop()
+
+    run(test())
+
+
+@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+def test_what_is_removed_or_registered_on_a_running_server_is_told(era: str) -> None:
+    async def test() -> None:
+        server = notes()
+        http = Http(server.asgi())
+        if era == MODERN:
+            kinds = {f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources")}
+            server.declare(["prompts"])
+            stream = http.start_modern(1, "subscriptions/listen", listen(**kinds))
+            await stream.until(lambda r: r.messages())
+        else:
+            session = await http.open()
+            stream = http.start(method="GET", headers={**session, "accept": "text/event-stream"})
+            await stream.started.wait()
+        first = len(stream.messages())
+        server.tool(name="new")(lambda: "x")
+        server.prompt(name="p")(lambda: "x")
+        server.remove("notes://two")
+        await stream.until(lambda r: len(r.messages()) >= first + 3)
+        expected = ["prompts/list_changed", "resources/list_changed", "tools/list_changed"]
+        assert told(stream.messages())[first:] == expected
+        stream.disconnect()
+        await asyncio.wait([stream.task])
+        await server.host.stop()
+
+    run(test())

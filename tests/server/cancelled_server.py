@@ -1,0 +1,79 @@
+"""The server of test_cancelled.py: tools that wait for ever, and one that says what is left of them."""
+
+import asyncio
+import gc
+import os
+import sys
+import threading
+import time
+
+from redstart import Server, SyncContext
+
+server = Server("cancelled", threads=8)
+opened = 0
+
+
+@server.add_middleware
+async def count(call, next):
+    global opened
+    opened += call.method.name == "tools/call" and call.params.name in ("coroutine", "thread")
+    return await next(call)
+
+
+@server.tool
+async def coroutine() -> None:
+    await asyncio.Event().wait()
+
+
+@server.tool
+def thread(ctx: SyncContext) -> None:
+    while not ctx.cancelled:
+        time.sleep(0.0005)
+
+
+@server.tool
+async def ping() -> str:
+    return "pong"
+
+
+@server.tool
+async def begun(count: int) -> int:
+    """Answers when so many calls have begun since the last time."""
+    global opened
+    async with asyncio.timeout(20):
+        while opened < count:
+            await asyncio.sleep(0.001)
+    began, opened = opened, 0
+    return began
+
+
+@server.tool
+async def left() -> dict[str, int]:
+    """What is there when everything has unwound."""
+    found, last = facts(), None
+    async with asyncio.timeout(20):
+        while server.host._unwinding or found["tasks"] > 8 or found != last:
+            await asyncio.sleep(0.02)
+            found, last = facts(), found
+    gc.collect()
+    return {**found, "objects": len(gc.get_objects()), "resident": resident()}
+
+
+def facts() -> dict[str, int]:
+    return {
+        "tasks": len(asyncio.all_tasks()),
+        "threads": threading.active_count(),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+    }
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        server.run("http", port=int(sys.argv[1]))
+    else:
+        server.run()

@@ -1,0 +1,152 @@
+"""What may wait for a client that does not read, and what is never held against one that does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from redstart import Context, Server
+from redstart.protocol.framing import sse_event
+from redstart.transports.stream import MAX_BYTES, MAX_EVENTS, SHED, Writer
+from transports.support import MODERN, Http, modern, run
+
+
+class Client:
+    """The other end of an event stream: reads while it may."""
+
+    def __init__(self) -> None:
+        self.body = b""
+        self.reads = asyncio.Event()
+        self.ended = False
+
+    async def send(self, message: Any) -> None:
+        await self.reads.wait()
+        self.body += message.get("body", b"")
+        self.ended = message.get("more_body") is False
+
+
+async def turn() -> None:
+    """Let the writer do what it can."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(("size", "count"), [(20, 5000), (100_000, 50)])
+def test_a_burst_in_one_turn_is_no_fault_of_the_clients(size: int, count: int) -> None:
+    async def test() -> None:
+        client = Client()
+        client.reads.set()
+        writer = Writer(client.send, [])
+        for _ in range(3):
+            for _ in range(count):
+                writer.push(b"x" * size)
+            await writer.drain()
+        writer.close()
+        await writer.finished()
+        assert not writer.shed
+        assert len(client.body) == 3 * size * count
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("size", "most"),
+    [(20, MAX_EVENTS), (MAX_BYTES // 8, 8), (5 * MAX_BYTES, 1)],
+    ids=["many small", "some large", "one huge"],
+)
+def test_what_waits_is_bounded_by_number_and_by_size(size: int, most: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        client = Client()
+        writer = Writer(client.send, [])
+        await turn()  # now it waits for its client
+        for number in range(most):
+            writer.push(b"x" * size)
+            assert not writer.shed, number
+        writer.push(b"one too many")
+        assert writer.shed
+        client.reads.set()
+        await writer.finished()
+        assert client.body == SHED
+        assert client.ended
+
+    with caplog.at_level(logging.WARNING, "redstart"):
+        run(test())
+    assert f"{most} events" in caplog.text
+
+
+def test_a_huge_result_behind_small_words_is_not_lost() -> None:
+    async def test() -> None:
+        client = Client()
+        writer = Writer(client.send, [])
+        await turn()
+        words = [b"x" * 20] * (MAX_EVENTS - 1)
+        for word in words:
+            writer.push(word)
+        writer.push(b"r" * 4 * MAX_BYTES)
+        writer.close()
+        client.reads.set()
+        await writer.finished()
+        assert client.body == b"".join(words) + b"r" * 4 * MAX_BYTES
+
+    run(test())
+
+
+def test_who_is_behind_and_reads_on_is_never_shed() -> None:
+    async def test() -> None:
+        client = Client()
+        writer = Writer(client.send, [])
+        await turn()
+        event, rounds = sse_event(b"{}"), 20
+        for _ in range(rounds):
+            for _ in range(MAX_EVENTS):
+                writer.push(event)
+            client.reads.set()
+            await writer.drain()
+            client.reads.clear()
+        client.reads.set()
+        writer.close()
+        await writer.finished()
+        assert client.body == event * MAX_EVENTS * rounds
+
+    run(test())
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream;q=0"])
+def test_a_client_that_takes_no_events_cannot_listen_and_is_told_so_at_once(accept: str) -> None:
+    async def test() -> None:
+        server = Server("quiet")
+        http = Http(server.asgi())
+        wanted = {"notifications": {"toolsListChanged": True}}
+        response = await http.modern(7, "subscriptions/listen", wanted, headers={"accept": accept})
+        assert (response.status, response.json()["id"]) == (406, 7)
+        assert "text/event-stream" in response.json()["error"]["message"]
+        assert not server.host.hub._listeners
+        assert len(asyncio.all_tasks()) == 1
+        await server.host.stop()
+
+    run(test())
+
+
+def test_a_thousand_words_before_a_result_all_arrive() -> None:
+    server = Server("chatty")
+
+    @server.tool
+    async def count(ctx: Context, upto: int) -> str:
+        for number in range(1, upto + 1):
+            await ctx.progress(number)
+        return "counted"
+
+    async def test() -> None:
+        http = Http(server.asgi())
+        params = {"name": "count", "arguments": {"upto": 3000}}
+        sent = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "count"}
+        response = await http.send(modern(1, "tools/call", params, progressToken="t"), headers=sent)
+        *words, result = response.messages()
+        assert [word["params"]["progress"] for word in words] == list(range(1, 3001))
+        assert result["result"]["content"][0]["text"] == "counted"
+        await server.host.stop()
+
+    run(test())
