@@ -11,7 +11,7 @@ demo: $(VENV)/.run
 	@$(BIN)/redstart run examples/birds/server.py --http --port $(PORT)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from bench import build, machine, probes
+from bench import asking, build, machine, probes
 from bench.bars import judge
 from bench.chart import svg
 from bench.drive import Run, RunFailed, Timing, drive
@@ -25,7 +25,7 @@ from bench.targets import TARGETS
 
 COLD_START = Setup("cold-start", "stdio", HANDSHAKE, (), ALL)
 RESULTS = Path(__file__).parent / "results"
-NAMES = [setup.name for setup in (*SPEED, *SCALE, *MEMORY, COLD_START)] + ["import", "registration", "soak"]
+NAMES = [setup.name for setup in (*SPEED, *SCALE, *MEMORY, COLD_START)] + ["import", "registration", "asking", "soak"]
 
 
 def _arguments() -> argparse.Namespace:
@@ -86,6 +86,8 @@ class Bench:
             self.measure(COLD_START, number)
         self.probe("import", probes.IMPORTS, probes.import_cpu_ms, 3 if self.quick else 7)
         self.probe("registration", probes.REGISTRATION_TARGETS, probes.registration_cpu_ms, 1 if self.quick else 3)
+        if "redstart" not in self.arguments.without and "asking" in (self.arguments.only or ("asking",)):
+            self.ask(1 if self.quick else 5)
         self.results.facts |= {
             "load_after": machine.load_average(),
             "rounds": self.rounds,
@@ -133,6 +135,19 @@ class Bench:
                     continue
                 self.results.add_number(what, name, value)
                 print(f"round {number + 1:2} {what:18} {name:17} {value:9.1f} ms CPU", flush=True)
+
+    def ask(self, repetitions: int) -> None:
+        """What one round of a question costs, beside a plain call in the same process."""
+        for number in range(repetitions):
+            for transport in ("stdio", "http"):
+                try:
+                    found = asking.asking_cpu_us(transport)
+                except (asking.WrongAnswer, OSError, ValueError, KeyError) as error:
+                    self.failed("asking", "redstart", error)
+                    continue
+                for name, value in zip(("plain call", "round"), found, strict=True):
+                    self.results.add_number(f"asking-{transport}", name, value)
+                    print(f"round {number + 1:2} asking-{transport:11} {name:17} {value:9.1f} µs CPU", flush=True)
 
     def failed(self, where: str, name: str, error: Exception) -> None:
         self.results.add_failure(where, name, error)

@@ -56,6 +56,13 @@ def _number(probe: str, target: str = "redstart") -> Read:
     return lambda results: results.number(probe, target)
 
 
+def _asking(transport: str, title: str) -> Bar:
+    def read(results: Results) -> float:
+        return results.number(f"asking-{transport}", "round") / results.number(f"asking-{transport}", "plain call")
+
+    return Bar(f"CPU of one round of an `ask` {title}, over a plain call", read, 2, most=True)
+
+
 def _highest_rss(transport: str) -> Read:
     def read(results: Results) -> float:
         if results.least(f"memory-{transport}", "redstart", "requests") < 100_000:
@@ -103,6 +110,8 @@ BARS = (
     Bar("memory over HTTP, after start and 100,000 calls", _highest_rss("http"), 45, most=True, unit="MiB"),
     _scale("stdio", "on stdio"),
     _scale("http", "over HTTP"),
+    _asking("stdio", "on stdio, 32 in flight"),
+    _asking("http", "over HTTP, 32 connections"),
     Bar("memory growth over 1,000,000 calls on stdio (--soak)", _growth, 1, most=True, unit="MiB"),
 )
 

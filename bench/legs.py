@@ -1,8 +1,7 @@
 """The table of legs. A setup is one fresh server process; its legs run in it one after the other.
 
-A new leg is a row here, and its bar, if it has one, a row in bars.py. The cost of one round of an `ask`
-(elicitation) beside a plain call belongs here too: its operation would be "ask", with a message in
-messages.py and, because one call then takes two requests, a second template in the generator's leg.
+A new leg is a row here, and its bar, if it has one, a row in bars.py. The cost of one round of an `ask` beside a plain
+call is in asking.py: one call takes two requests there, and the second depends on the answer to the first.
 """
 
 from dataclasses import dataclass

@@ -139,6 +139,8 @@ def markdown(results: Results, verdicts: list[Verdict]) -> str:
     lines += _number_table(results, "cold-start", "Cold start: spawn to the answer to initialize", "ms")
     lines += _number_table(results, "import", "Import", "CPU ms")
     lines += _number_table(results, "registration", registration, "CPU ms")
+    for transport in ("stdio", "http"):
+        lines += _number_table(results, f"asking-{transport}", f"Asking: a question's round, {transport}", "CPU µs")
     lines += _memory_table(results)
     lines += _scale_table(results)
     lines += _soak_table(results)

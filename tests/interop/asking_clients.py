@@ -205,7 +205,8 @@ class Line:
         ready: asyncio.Future[Driver] = loop.create_future()
         self._over = asyncio.Event()
         self._task = loop.create_task(self._hold(ready))
-        await asyncio.wait([self._task, ready], timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        either: list[asyncio.Future[Any]] = [self._task, ready]
+        await asyncio.wait(either, timeout=20, return_when=asyncio.FIRST_COMPLETED)
         if self._task.done():
             self._task.result()
         self.driver = ready.result()

@@ -31,7 +31,6 @@ class Color(Enum):
     DEEP_BLUE = "blue"
 
 
-
 @dataclass
 class Pizza:
     size: Literal["small", "large"]
@@ -59,7 +58,7 @@ async def polite(ctx: Context) -> Any:
 
 @server.tool
 async def trip(ctx: Context) -> str:
-    return repr((await ctx.elicit("Where to?", Trip)))
+    return repr(await ctx.elicit("Where to?", Trip))
 
 
 @server.tool

@@ -110,7 +110,8 @@ def test_a_bad_answer_is_asked_again_with_the_reason(line: Line) -> None:
     assert line.tool("trip") == ("Accepted(data=Trip(city='Bern', nights=1, window=False))", False)
     first, second = line.table.asked
     assert first.message == "Where to?"
-    assert second.message.startswith("Where to?\n\n") and "nights" in second.message
+    assert second.message.startswith("Where to?\n\n")
+    assert "nights" in second.message
 
 
 def test_an_enum(line: Line) -> None:
@@ -150,7 +151,8 @@ def test_a_web_page(line: Line) -> None:
     line.table.script(True)
     text, failed = line.tool("sign_in")
     if line.revision == JUNE:  # it has no such question
-        assert failed and "cannot send a user to a web page" in text
+        assert failed
+        assert "cannot send a user to a web page" in text
         return
     assert (text, failed) == ("on the way", False)
     [question] = line.table.asked
@@ -275,7 +277,8 @@ def test_a_client_without_the_capability(mute: Line) -> None:
     if not mute.modern:
         text, failed = mute.tool("ask_name")
         assert failed
-        assert "the client does not support it" in text and "What is your name?" in text
+        assert "the client does not support it" in text
+        assert "What is your name?" in text
         return
     with pytest.raises(Refused) as refused:
         mute.tool("ask_name")
@@ -291,7 +294,8 @@ def test_needs_is_checked_before_the_handler(mute: Line, tag: str) -> None:
         assert refused.value.data == {"requiredCapabilities": {"elicitation": {}}}
     else:
         text, failed = mute.tool("needy", tag=tag)
-        assert failed and "elicitation" in text
+        assert failed
+        assert "elicitation" in text
     assert mute.tool("times", tag=tag) == ("0", False)
 
 
@@ -303,7 +307,8 @@ def test_sampling_and_roots_need_their_capabilities(mute: Line, tool: str, neede
         assert refused.value.data == {"requiredCapabilities": {needed: {}}}
     else:
         text, failed = mute.tool(tool)
-        assert failed and needed in text
+        assert failed
+        assert needed in text
 
 
 def test_needs_lets_others_pass(line: Line, tag: str) -> None:

@@ -13,17 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
-from interop.asking_peers import SERVER, accept
 from redstart.client import Client, ElicitRequest
-from support import DEADLINE, await_port, free_port
+from support import DEADLINE, ROOT, await_port, free_port
 
+SERVER = str(ROOT / "tests" / "interop" / "dialogue_server.py")
 MODERN = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
-META = {f"{PREFIX}protocolVersion": MODERN, f"{PREFIX}clientCapabilities": {"elicitation": {}}}
+CAPABILITIES: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
+META = {f"{PREFIX}protocolVersion": MODERN, f"{PREFIX}clientCapabilities": CAPABILITIES}
 OLD, NEW, OTHER = "the old key that was shared", "the new key that was shared", "the key of somebody else"
 CROWD = 400
 
@@ -44,13 +44,13 @@ class Process:
         self._popen.kill()
         self._popen.communicate(timeout=DEADLINE)
 
-    def call(self, tag: int = 7, **more: Any) -> tuple[int, dict[str, Any]]:
+    def call(self, tag: int = 7, tool: str = "secret", **more: Any) -> tuple[int, dict[str, Any]]:
         """One request on a connection of its own, always with the same id."""
-        params = {"name": "secret", "arguments": {"tag": tag}, "_meta": META, **more}
+        params = {"name": tool, "arguments": {"tag": tag}, "_meta": META, **more}
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
         try:
-            connection.request("POST", urlsplit(self.url).path, body, HEADERS)
+            connection.request("POST", "/mcp", body, {**HEADERS, "Mcp-Name": tool})
             response = connection.getresponse()
             return response.status, json.loads(response.read())
         finally:
@@ -62,7 +62,6 @@ HEADERS = {
     "Accept": "application/json, text/event-stream",
     "MCP-Protocol-Version": MODERN,
     "Mcp-Method": "tools/call",
-    "Mcp-Name": "secret",
 }
 
 
@@ -75,6 +74,10 @@ def process(port: int = 0, prelude: str = "", **environment: str) -> Iterator[Pr
         found.kill()
 
 
+def accept(value: Any) -> dict[str, Any]:
+    return {"action": "accept", "content": {"answer": value}}
+
+
 def answered(reply: tuple[int, dict[str, Any]], value: int) -> dict[str, Any]:
     """The parameters of the next round."""
     status, message = reply
@@ -82,7 +85,7 @@ def answered(reply: tuple[int, dict[str, Any]], value: int) -> dict[str, Any]:
     result = message["result"]
     assert result["resultType"] == "input_required"
     (key,) = result["inputRequests"]
-    return {"requestState": result["requestState"], "inputResponses": {key: accept(answer=value)}}
+    return {"requestState": result["requestState"], "inputResponses": {key: accept(value)}}
 
 
 def text(reply: tuple[int, dict[str, Any]]) -> str:
@@ -109,6 +112,27 @@ def test_each_round_goes_to_another_process() -> None:
     with process(REDSTART_KEYS=OLD) as one, process(REDSTART_KEYS=OLD) as two:
         more = answered(one.call(), 1)
         assert text(one.call(**answered(two.call(**more), 2))) == "7 21 1 2"
+
+
+def test_questions_of_all_kinds_share_a_round_and_its_process_may_change() -> None:
+    answers = {
+        "name": accept("Ada"),
+        "age": accept(36),
+        "said": {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"},
+        "roots": {"roots": [{"uri": "file:///home/ada"}]},
+    }
+    with process(REDSTART_KEYS=OLD) as one, process(REDSTART_KEYS=OLD) as two:
+        result = one.call(tool="together")[1]["result"]
+        assert result["inputRequests"].keys() == answers.keys()
+        # half of the answers: the others are asked for again, and only they
+        some = {
+            "requestState": result["requestState"],
+            "inputResponses": {key: answers[key] for key in ("age", "said")},
+        }
+        result = two.call(tool="together", **some)[1]["result"]
+        assert result["inputRequests"].keys() == {"name", "roots"}
+        rest = {"requestState": result["requestState"], "inputResponses": answers}
+        assert text(one.call(tool="together", **rest)) == "7 {'name': 'Ada', 'age': 36} hi file:///home/ada"
 
 
 def test_a_client_does_not_notice_that_its_server_was_replaced() -> None:
@@ -158,7 +182,9 @@ def test_without_cryptography_states_are_signed_and_hold_no_step() -> None:
             raw = base64.b64decode(more["requestState"])
             assert b"370371" not in raw  # what the step gave
             assert (b"First of" in raw) is not encrypted
-            assert text(server.call(tag=123_457, **answered(server.call(tag=123_457, **more), 2))) == "123457 370371 1 2"
+            assert (
+                text(server.call(tag=123_457, **answered(server.call(tag=123_457, **more), 2))) == "123457 370371 1 2"
+            )
             more["requestState"] = base64.b64encode(raw.replace(raw[-9:], bytes(9))).decode()
             assert server.call(tag=123_457, **more)[1]["error"]["code"] == -32602
 
@@ -191,8 +217,8 @@ async def _crowd(ports: list[int]) -> list[str]:
 async def _post(port: int, tag: int, more: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     params = {"name": "secret", "arguments": {"tag": tag}, "_meta": META, **more}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
-    named = {"Host": f"127.0.0.1:{port}", "Content-Length": str(len(body)), "Connection": "close", **HEADERS}
-    head = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+    named = {"Host": f"127.0.0.1:{port}", "Content-Length": str(len(body)), "Connection": "close", "Mcp-Name": "secret"}
+    head = "".join(f"{name}: {value}\r\n" for name, value in (named | HEADERS).items())
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)

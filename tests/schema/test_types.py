@@ -355,7 +355,7 @@ TABLE: list[tuple[Any, Any, list[tuple[Any, Any]], list[Any]]] = [
         [{"n": 2}, {"n": 13}],
     ),
 ]
-IDS = [str(annotation) for annotation, *_ in TABLE]
+IDS = [str(annotation).partition(" at 0x")[0] for annotation, *_ in TABLE]
 
 
 @pytest.mark.parametrize(("annotation", "schema", "good", "bad"), TABLE, ids=IDS)

@@ -386,6 +386,20 @@ def test_register_and_remove_while_running(era: str) -> None:
     use(server, era, script)
 
 
+@pytest.mark.parametrize("era", ERAS)
+def test_a_change_while_another_is_about_to_be_told_is_told_too(era: str) -> None:
+    server = Server("busy", capabilities=["prompts"])
+
+    async def script(c: Client) -> None:
+        async with c.listen(tools=True, prompts=True) as events:
+            server.prompt(lambda_named("ask", 1))
+            # Between the note of the first change and its telling.
+            asyncio.get_running_loop().call_soon(server.register, lambda_named("add", 1))
+            assert {(await anext(events)).kind, (await anext(events)).kind} == {"tools", "prompts"}
+
+    use(server, era, script)
+
+
 @pytest.mark.requirement("T39")
 def test_replacing_is_no_duplicate(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("strict", on_duplicate="error")

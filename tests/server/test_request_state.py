@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from features.asking import Player, accept, run
+from features.asking import JUNE, NOVEMBER, Player, accept, run, script
 from redstart import Accepted, Context, Server, Tool
 
 KEYS = ["a key that two servers share, long enough"]
@@ -181,6 +181,22 @@ def test_the_next_round_is_served_by_another_server_with_the_same_keys() -> None
     one, two = serve(ASK_NAME, keys=KEYS), serve(ASK_NAME, keys=["a newer key, also long enough", *KEYS])
     result = first_round(one)["result"]
     assert text(again(two, result, {"user_name": accept(answer="Ada")})) == "Hello, Ada!"
+
+
+@pytest.mark.requirement("T93")
+@pytest.mark.parametrize("revision", [JUNE, NOVEMBER])
+def test_a_handshake_session_has_no_rounds(revision: str) -> None:
+    server = serve(ASK_NAME, keys=KEYS)
+    result = first_round(server)["result"]
+
+    async def play() -> Any:
+        player = await Player(server, revision, script(accept(answer="Bob"))).open()
+        stray = {"requestState": result["requestState"], "inputResponses": {"user_name": accept(answer="Ada")}}
+        answer = await player.request("tools/call", {"name": "t", "arguments": {}, **stray})
+        return text(answer), answer["result"].get("resultType"), len(player.asked)
+
+    # What another era has sent is not looked at: the user of this session is asked, by a request.
+    assert run(server, play) == ("Hello, Bob!", None, 1)
 
 
 def test_answers_without_a_state_count_for_questions_with_a_key() -> None:

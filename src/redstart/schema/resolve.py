@@ -336,7 +336,9 @@ def _record(cls: type, annotation: Any, reader: "records.Reader", scope: Scope) 
     try:
         read = reader(cls, _hints(cls, inner), node)
     except NameError as error:  # msgspec reads the annotations itself, and sees module-level names only
-        raise scope.fail(cls, f"has an annotation that cannot be resolved: {error}; define it at module level") from error
+        raise scope.fail(
+            cls, f"has an annotation that cannot be resolved: {error}; define it at module level"
+        ) from error
     slots = []
     for field in read:
         child, notes = compile_field(field.annotation, inner)

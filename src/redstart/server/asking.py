@@ -251,8 +251,9 @@ class Dialogue:
 
     def close(self) -> None:
         """Nobody waits for answers any more."""
-        for future in (*self._waiting, *(future for _, future in self._batch)):
-            future.cancel()
+        if self._waiting or self._batch:
+            for future in (*self._waiting, *(future for _, future in self._batch)):
+                future.cancel()
 
     # ------------------------------------------------------------ steps
 

@@ -33,7 +33,10 @@ from redstart.wire.jsonrpc import decode
 if TYPE_CHECKING:
     from redstart.server.host import Host
 
-_EMPTY_BODY: Final = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "POP_TOP"}
+_EMPTY_BODY: Final = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "POP_TOP"} | {
+    "CALL_INTRINSIC_1",  # what 3.12 and later put around every coroutine
+    "RERAISE",
+}
 
 
 def is_declaration(fn: Any) -> bool:

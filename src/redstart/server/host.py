@@ -180,7 +180,7 @@ class Host:
                 return call.link.reply(call, _unsendable(text))
             return call.link.fail(call, ProtocolError(INTERNAL_ERROR, text))
         finally:
-            call.run = call.state = None  # each of them knows the call: the three would be left to the garbage collector
+            call.run = call.state = None  # both know the call: a cycle, for the garbage collector to find
 
     def cancel(self, call: Call) -> None:
         """Stop the work of a call that its link has forgotten."""
