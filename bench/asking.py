@@ -1,6 +1,7 @@
 """What a question costs: the server's CPU for one round of an `ask` beside a plain call, both of 2026-07-28.
 
-A dialogue with one question is two requests, so a round is half of a dialogue. Many are in flight, as in the other legs.
+A dialogue with one question is two requests, so a round is half of a dialogue. Many are in
+flight, as in the other legs.
 """
 
 import http.client
@@ -80,7 +81,8 @@ def _measured(pid: int, exchange: Exchange, windows: int, repetitions: int) -> t
 
 
 def _over_stdio(process: subprocess.Popen[bytes]) -> Exchange:
-    assert process.stdin and process.stdout
+    assert process.stdin
+    assert process.stdout
     stdin, stdout = process.stdin, process.stdout
 
     def exchange(requests: Sequence[bytes]) -> list[bytes]:

@@ -196,6 +196,7 @@ SCRIPTS: list[list[Any]] = [
 
 
 @pytest.mark.requirement("73")
+@pytest.mark.requirement("73")
 @pytest.mark.parametrize("protocol", ASKING)
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_over_real_transports(transport: str, protocol: str, url: str) -> None:

@@ -149,7 +149,7 @@ def test_one_of_a_hundred_that_does_not_read_is_shed_and_holds_up_nobody(
             server.notify(uri)
             rounds += 1
             for stream in others:  # every other one has this change before the next one happens
-                await stream.until(lambda r: r.body.count(b"resources/updated") == rounds)
+                await stream.until(lambda r, n=rounds: r.body.count(b"resources/updated") == n)
             assert rounds < 1000
         assert rounds * 16_000 < 5 * MAX_BYTES
         assert len(server.host.hub._listeners) == 99

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from typing import Any
 
 from redstart import Server, SyncContext
 
@@ -14,7 +15,7 @@ opened = 0
 
 
 @server.add_middleware
-async def count(call, next):
+async def count(call: Any, next: Any) -> Any:
     global opened
     opened += call.method.name == "tools/call" and call.params.name in ("coroutine", "thread")
     return await next(call)

@@ -68,7 +68,7 @@ def test_pipes_and_sockets_stay_open_and_blocking(kind: str) -> None:
         end = feed.close
     else:
         ours, theirs = socket.socketpair()
-        files = [theirs.makefile("rb"), theirs.makefile("wb")]  # type: ignore[list-item]
+        files = [theirs.makefile("rb"), theirs.makefile("wb")]
         feed, read, closing = ours.makefile("wb", buffering=0), ours.makefile("rb"), [*files, ours, theirs]  # type: ignore[list-item,assignment]
 
         def end() -> None:
@@ -95,7 +95,7 @@ def test_text_is_refused_and_its_bytes_are_taken() -> None:
         echoing().run(stdin=io.StringIO("x"), stdout=io.BytesIO())
     out = io.TextIOWrapper(io.BytesIO())
     echoing().run(stdin=io.TextIOWrapper(io.BytesIO(said("one"))), stdout=out)
-    assert texts(out.buffer.getvalue()) == ["one"]  # type: ignore[attr-defined]
+    assert texts(out.buffer.getvalue()) == ["one"]
 
 
 def test_an_unknown_transport_is_refused() -> None:

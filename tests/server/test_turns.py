@@ -85,8 +85,16 @@ def test_a_bad_answer_to_a_question_alone_is_asked_again() -> None:
 
 def test_the_client_cancels_while_a_run_cleans_up() -> None:
     """A question has ended the run, but the handler is not done: now a cancellation is the client's own."""
-    server = Server("turns")
     tidying, ended = asyncio.Event(), asyncio.Event()
+
+    async def watch(call: Any, follow: Any) -> Any:
+        try:
+            return await follow(call)
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+
+    server = Server("turns", middleware=[watch])
 
     @server.tool
     async def t(ctx: Context) -> str:
@@ -94,10 +102,7 @@ def test_the_client_cancels_while_a_run_cleans_up() -> None:
             return await ctx.ask("A")
         finally:
             tidying.set()
-            try:
-                await asyncio.get_running_loop().create_future()
-            finally:
-                ended.set()
+            await asyncio.get_running_loop().create_future()
 
     @server.tool
     async def fine() -> str:

@@ -17,7 +17,7 @@ from redstart.transports.routes import Request
 from support import free_port, serving
 from transports.support import Http, run
 
-SERVED = '''
+SERVED = """
 import sys
 from redstart import Server
 server = Server("routes", auth=lambda token: None)
@@ -48,7 +48,7 @@ def text() -> str:
 
 if __name__ == "__main__":
     server.run("http", port=int(sys.argv[1]))
-'''
+"""
 CASES: list[tuple[str, str, int, dict[str, str], bytes]] = [
     ("GET", "/health", 200, {"content-type": "application/json"}, b'{"ok":true}'),
     ("HEAD", "/health", 200, {"content-type": "application/json"}, b""),

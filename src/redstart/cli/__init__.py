@@ -9,6 +9,8 @@ from importlib import import_module
 
 COMMANDS = {
     "run": "serve a file, a module or an object",
+    "check": "look at a server as clients of every protocol revision do",
+    "install": "print the entry for a client's configuration",
 }
 
 

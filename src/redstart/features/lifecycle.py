@@ -11,7 +11,7 @@ from redstart.protocol.call import Call
 from redstart.protocol.handshake import DIALECTS
 from redstart.protocol.modern import SUPPORTED, Modern
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
-from redstart.wire.meta import LOG_LEVELS, Implementation
+from redstart.wire.meta import LOG_LEVELS, SERVER_INFO, Implementation
 from redstart.wire.types import DiscoverResult, InitializeResult, Result
 
 
@@ -44,6 +44,7 @@ class Lifecycle:
             instructions=self.instructions,
             ttl_ms=int(self.cache.ttl * 1000),
             cache_scope=self.cache.scope,
+            meta={SERVER_INFO: self.info},
         )
 
     async def set_level(self, call: Call) -> Result:

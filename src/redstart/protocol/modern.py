@@ -66,7 +66,8 @@ class Modern:
     titled_choices = True
 
     def __init__(self, server: Implementation) -> None:
-        self._info = Raw(encode(server))
+        # On every result, so without its icons and words: those are in the answer to `server/discover`.
+        self._info = Raw(encode({"name": server.name, "version": server.version}))
         self._meta = Raw(encode({SERVER_INFO: self._info}))
 
     def admit(self, call: Call, meta: RequestMeta) -> None:

@@ -251,9 +251,8 @@ class Dialogue:
 
     def close(self) -> None:
         """Nobody waits for answers any more."""
-        if self._waiting or self._batch:
-            for future in (*self._waiting, *(future for _, future in self._batch)):
-                future.cancel()
+        for future in (*self._waiting, *(future for _, future in self._batch)):
+            future.cancel()
 
     # ------------------------------------------------------------ steps
 

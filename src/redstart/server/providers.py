@@ -2,7 +2,7 @@
 
 `tools()` names what there is. A call goes to `tool_call(name, arguments[, elicit])` where the provider has one; only if
 that returns `NotImplemented` is the method itself called (auto-dispatch). A failure ends the call and falls through to
-nothing, for a tool with side effects must not run twice. `docs/design/0010-providers.md` says why.
+nothing, for a tool with side effects must not run twice. `docs/design/0003-providers.md` says why.
 """
 
 from __future__ import annotations

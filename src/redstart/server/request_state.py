@@ -57,7 +57,6 @@ class Memory(Struct, array_like=True):
 
 
 _decode = msgspec.json.Decoder(Memory).decode
-_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _sorted = msgspec.json.Encoder(order="sorted").encode
 _OURS = ("_meta", "inputResponses", "requestState")
 
@@ -69,9 +68,10 @@ def asked(question: Question) -> Asked:
 
 def binding(call: Call, server: str) -> bytes:
     """What a state is good for: this user, this server, this method, these parameters however they are ordered."""
-    members = _members(call.raw_params)
-    params = {name: decode(raw) for name, raw in members.items() if name not in _OURS}
-    return _sorted((server, call.method.name, principal_key(call.principal), params))
+    params = decode(call.raw_params)
+    for name in _OURS:
+        params.pop(name, None)
+    return _sorted([server, call.method.name, principal_key(call.principal), params])
 
 
 # ---------------------------------------------------------------- in

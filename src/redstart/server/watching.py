@@ -43,39 +43,40 @@ async def watching(folders: Sequence[Path]) -> AsyncIterator[asyncio.Event]:
 
 def _watch(folders: Sequence[Path], stop: threading.Event, tell: Callable[[], None]) -> None:
     """The thread: tell at once, because something may have happened before, and then whenever there is a reason."""
-    tell()
     while not stop.is_set():
+        there = _identities(folders)  # before it is told: what becomes different from now on is met below
+        tell()
         try:
-            for _ in _hints(folders, stop):
+            for _ in _hints(folders, there, stop):
                 tell()
+        except FileNotFoundError:  # a folder that went while its watch began
+            stop.wait(POLL)
         except Exception:
             log.exception("watching %s failed; looking each second instead", ", ".join(map(str, folders)))
             for _ in _polls(stop):
                 tell()
 
 
-def _hints(folders: Sequence[Path], stop: threading.Event) -> Iterator[None]:
-    """One item for each reason to look; ends when the folders themselves have come, gone or been replaced."""
+def _hints(folders: Sequence[Path], there: dict[str, int], stop: threading.Event) -> Iterator[None]:
+    """One item for each reason to look; ends when the folders themselves are no longer those that were there."""
     try:
         from watchfiles import watch
     except ImportError:
         yield from _polls(stop)
         return
-    there = _identities(folders)
     if not there:
-        if not stop.wait(POLL) and _identities(folders):
-            yield
+        while not stop.wait(POLL) and not _identities(folders):
+            pass
         return
     options: dict[str, Any] = {"stop_event": stop, "step": SETTLE, "debounce": 10 * SETTLE, "raise_interrupt": False}
     # A change between the first look and the first moment of the watch is met by the first time-out.
     first = True
     for changes in watch(*there, yield_on_timeout=True, rust_timeout=int(POLL * 1000), **options):
-        replaced = _identities(folders) != there
-        if changes or replaced or first:
+        if stop.is_set() or _identities(folders) != there:
+            return
+        if changes or first:
             first = False
             yield
-        if replaced or stop.is_set():
-            return
 
 
 def _polls(stop: threading.Event) -> Iterator[None]:

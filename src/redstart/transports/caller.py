@@ -13,6 +13,7 @@ from typing import Any, Protocol
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Write = Callable[[bytes], bool]
 HeaderList = list[tuple[bytes, bytes]]
 
 
@@ -33,6 +34,10 @@ class Caller(Protocol):
     @property
     def task(self) -> asyncio.Task[Any] | None:
         """The task that serves the request."""
+
+    @property
+    def write(self) -> Write | None:
+        """What sends a part of a stream at once, if it can; None where there is no such thing."""
 
     async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
         """The whole body, or None where it is larger than allowed."""
@@ -63,6 +68,10 @@ class AsgiCaller:
         self._waiting: asyncio.Task[None] | None = None
         self.task = asyncio.current_task()
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def write(self) -> Write | None:
+        return None
 
     async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
         size = headers.get(b"content-length", b"0")

@@ -291,6 +291,13 @@ class Cycle:
             wire.transport.write(_LAST_CHUNK)
             self._end()
 
+    def write(self, body: bytes) -> bool:
+        """A part of a stream that has begun, at once; False where the client is behind."""
+        if self._wire.flow.write_paused or self.disconnected:
+            return False
+        self._wire.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+        return True
+
     def watch(self, watcher: Watcher, patience: float) -> None:
         self._watcher = watcher
         self._patience = patience

@@ -121,7 +121,7 @@ class Exchange:
         return True
 
     def _commit(self) -> None:
-        self._writer = Writer(self._caller.send, self._headers, self._keep_alive)
+        self._writer = Writer(self._caller.send, self._headers, self._keep_alive, self._caller.write)
         if self._session is not None:
             self._stream = self._session.open_stream()
             self._stream.writer = self._writer
@@ -150,7 +150,7 @@ class Exchange:
         if data is None or status != 200:
             await self._caller.reply(202 if data is None else status, data or b"", [JSON, *self._headers])
             return
-        self._writer = Writer(self._caller.send, self._headers, self._keep_alive)
+        self._writer = Writer(self._caller.send, self._headers, self._keep_alive, self._caller.write)
         self._writer.push(sse_event(data))
         self._writer.close()
         await self._writer.finished()

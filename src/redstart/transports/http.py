@@ -212,7 +212,7 @@ class Endpoint:
             if found is None:
                 return Rejection(404, "Nothing is known of that event any more")
             stream, after = found
-        writer = Writer(caller.send, [], self.keep_alive)
+        writer = Writer(caller.send, [], self.keep_alive, caller.write)
         stream.attach(writer, after)
         try:
             await writer.until_gone(caller)

@@ -11,7 +11,7 @@ from collections import deque
 from typing import ClassVar, Final
 
 from redstart.protocol.framing import SSE_COMMENT, sse_event, sse_prime
-from redstart.transports.caller import Caller, HeaderList, Send
+from redstart.transports.caller import Caller, HeaderList, Send, Write
 
 log = logging.getLogger("redstart")
 
@@ -35,19 +35,28 @@ class Writer:
 
     patience: ClassVar[float] = 10.0
     """Seconds that a client has to read why it was shed, before it is hung up on."""
-    __slots__ = ("_blocked", "_bytes", "_events", "_idle", "_keep_alive", "_pump", "_send", "_wake", "closed", "shed")
+    __slots__ = (
+        "_blocked", "_bytes", "_events", "_idle", "_keep_alive", "_last", "_loop", "_parked", "_pump", "_send", "_timer",
+        "_write", "closed", "shed",
+    )  # fmt: skip
 
-    def __init__(self, send: Send, headers: HeaderList, keep_alive: float = KEEP_ALIVE) -> None:
+    def __init__(
+        self, send: Send, headers: HeaderList, keep_alive: float = KEEP_ALIVE, write: Write | None = None
+    ) -> None:
         self._send = send
+        self._write = write  # sends at once, where that can be done; else says no
+        self._loop = asyncio.get_running_loop()
+        self._parked: asyncio.Future[None] | None = None  # what the pump waits for while there is nothing to do
+        self._last = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self._events: deque[bytes] = deque()
         self._bytes = 0
-        self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._keep_alive = keep_alive
         self._blocked = False  # whether the client has yet to take what was sent last
         self.closed = False
         self.shed = False
-        self._pump = asyncio.get_running_loop().create_task(self._run(headers))
+        self._pump = self._loop.create_task(self._run(headers))
 
     def push(self, event: bytes) -> None:
         """Queue one event. A client that does not read is shed, so that it cannot hold anybody else up.
@@ -55,6 +64,10 @@ class Writer:
         A burst in one turn of the loop is no fault of the client's: only what comes while it is behind counts.
         """
         if self.closed:
+            return
+        # With thousands of listeners it counts that nobody is woken, and that nothing new is left behind.
+        if self._parked is not None and not self._events and self._write is not None and self._write(event):
+            self._last = self._loop.time()
             return
         if self._blocked and (len(self._events) >= MAX_EVENTS or self._bytes >= MAX_BYTES):
             self.shed = True
@@ -66,16 +79,16 @@ class Writer:
             self._events.clear()
             self._events.append(SHED)
             self.close()
-            asyncio.get_running_loop().call_later(self.patience, self._pump.cancel)
+            self._loop.call_later(self.patience, self._pump.cancel)
             return
         self._events.append(event)
         self._bytes += len(event)
-        self._wake.set()
+        self._wake()
 
     def close(self) -> None:
         """Nothing more is coming; what is queued still goes out."""
         self.closed = True
-        self._wake.set()
+        self._wake()
 
     async def finished(self) -> None:
         """Wait until the response is complete, or the client has gone; one that never reads is hung up on."""
@@ -108,12 +121,25 @@ class Writer:
         """The client has gone."""
         self.closed = True
         self._events.clear()
-        self._wake.set()
+        self._wake()
         self._idle.set()
 
+    def _wake(self) -> None:
+        if self._parked is not None and not self._parked.done():
+            self._parked.set_result(None)
+
+    def _beat(self) -> None:
+        """A sign of life where there was none for a while. One timer a stream, not one an event."""
+        due = self._last + self._keep_alive - self._loop.time()
+        if due <= 0:
+            due = self._keep_alive
+            if self._parked is not None:
+                self.push(SSE_COMMENT)
+        self._timer = self._loop.call_later(due, self._beat)
+
     async def _run(self, headers: HeaderList) -> None:
-        send, events, wake = self._send, self._events, self._wake
-        loop = asyncio.get_running_loop()
+        send, events = self._send, self._events
+        self._timer = self._loop.call_later(self._keep_alive, self._beat)
         try:
             self._blocked = True
             await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS + headers})
@@ -129,14 +155,16 @@ class Writer:
                 self._idle.set()
                 if self.closed:
                     break
-                wake.clear()
-                timer = loop.call_later(self._keep_alive, self.push, SSE_COMMENT)
-                await wake.wait()
-                timer.cancel()
+                self._last = self._loop.time()
+                self._parked = self._loop.create_future()
+                await self._parked
+                self._parked = None
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except OSError:  # some servers raise where the client has gone
             self.closed = True
         finally:
+            self._parked = None
+            self._timer.cancel()
             self._idle.set()
 
 
