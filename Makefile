@@ -18,7 +18,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy examples
-	$(BIN)/codespell src tests docs README.md CHANGELOG.md CONTRIBUTING.md
+	$(BIN)/codespell src docs examples README.md CHANGELOG.md CONTRIBUTING.md
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
