@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from fuzz.mutate import ANY, Expected, Mutator, expected
 from fuzz.targets import Failure, in_memory, judge, over_asgi, over_stdio
+
+
+@pytest.fixture(autouse=True)
+def _level() -> Iterator[None]:
+    """The fuzzed server silences the log; the tests that come after read it."""
+    log = logging.getLogger("redstart")
+    before = log.level
+    yield
+    log.setLevel(before)
 
 
 @pytest.mark.requirement("R1")

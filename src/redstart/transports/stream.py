@@ -36,8 +36,8 @@ class Writer:
     patience: ClassVar[float] = 10.0
     """Seconds that a client has to read why it was shed, before it is hung up on."""
     __slots__ = (
-        "_blocked", "_bytes", "_events", "_idle", "_keep_alive", "_last", "_loop", "_parked", "_pump", "_send", "_timer",
-        "_write", "closed", "shed",
+        "_blocked", "_bytes", "_events", "_idle", "_keep_alive", "_last", "_loop", "_parked", "_pump", "_send",
+        "_timer", "_write", "closed", "shed",
     )  # fmt: skip
 
     def __init__(
