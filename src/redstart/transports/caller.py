@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Write = Callable[[bytes], bool]
 HeaderList = list[tuple[bytes, bytes]]
+
+JSON: Final = (b"content-type", b"application/json")
+JSON_ONLY: Final[HeaderList] = [JSON]
 
 
 class Gone(Exception):

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from redstart.transports.caller import HeaderList, Watcher
+from redstart.transports.caller import JSON_ONLY, HeaderList, Watcher
 
 log = logging.getLogger("redstart")
 _EAGER: Final = sys.version_info >= (3, 12)
@@ -28,6 +28,7 @@ _STATUS: Final = {s.value: b"HTTP/1.1 %d %b\r\n" % (s.value, s.phrase.encode()) 
 MAX_HEADS: Final = 8
 MAX_HEAD: Final = 64 * 1024
 _UPGRADE: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+_JSON_HEAD: Final = _STATUS[200] + b"content-type: application/json\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
@@ -309,6 +310,8 @@ class Cycle:
 
     def _head(self, status: int, headers: HeaderList) -> bytes:
         self.response_started = True
+        if headers is JSON_ONLY and status == 200 and self.keep_alive:
+            return _JSON_HEAD
         head = _STATUS[status]
         for name, value in headers:
             if b"\n" in value or b"\r" in value:

@@ -6,20 +6,17 @@ In the modern era a client that goes away cancels its request; in the handshake 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from redstart.protocol.call import Call
 from redstart.protocol.framing import sse_event
-from redstart.transports.caller import Caller, HeaderList
+from redstart.transports.caller import JSON, JSON_ONLY, Caller, HeaderList
 from redstart.transports.guard import Accepts
 from redstart.transports.sessions import HttpSession
 from redstart.transports.stream import Stream, Writer
 
 if TYPE_CHECKING:
     from redstart.server.host import Host
-
-JSON: Final = (b"content-type", b"application/json")
-JSON_ONLY: Final[HeaderList] = [JSON]
 
 
 class Exchange:

@@ -14,8 +14,8 @@ from redstart.features.principal import principal_key
 from redstart.protocol import headers as h
 from redstart.protocol.call import Answer, Call, Cancel, Event, Refusal
 from redstart.protocol.handshake import HEADER_VALUES
-from redstart.transports.caller import AsgiCaller, Caller, Gone, HeaderList, Receive, Scope, Send
-from redstart.transports.exchange import JSON, Exchange
+from redstart.transports.caller import JSON, AsgiCaller, Caller, Gone, HeaderList, Receive, Scope, Send
+from redstart.transports.exchange import Exchange
 from redstart.transports.guard import MAX_BODY, Guard, Rejection
 from redstart.transports.sessions import HttpSession, Sessions
 from redstart.transports.stream import KEEP_ALIVE, Writer

@@ -15,8 +15,7 @@ from msgspec import Struct
 from redstart.features.errors import RegistrationError, place
 from redstart.features.results import to_json
 from redstart.server.kinds import is_async
-from redstart.transports.caller import Caller, HeaderList, Scope
-from redstart.transports.exchange import JSON
+from redstart.transports.caller import JSON, Caller, HeaderList, Scope
 from redstart.transports.guard import Rejection
 from redstart.wire.jsonrpc import decode
 
