@@ -252,6 +252,7 @@ POST = b"POST /mcp HTTP/1.1\r\n" + HEAD
         (POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
         (POST + b"X-A: a\r\n b\r\n" + SIZE + b"\r\n" + PING, 400),
         (POST + b"X-A: a\x00b\r\n" + SIZE + b"\r\n" + PING, 400),
+        (b"CONNECT localhost:80 HTTP/1.1\r\n" + HEAD + b"\r\n", 400),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
         (
@@ -276,6 +277,21 @@ def test_odd_requests(request_bytes: bytes, status: int) -> None:
         with Socket(host, port) as good:
             good.modern(1, "server/discover")
             assert good.response()[0] == 200
+
+
+def test_a_body_that_looks_like_a_known_request_is_a_body() -> None:
+    """Heads are remembered: bytes in the middle of a request must not be looked up among them."""
+    known = POST + SIZE + b"\r\n" + PING
+    head = POST + b"Content-Length: %d\r\n\r\n" % len(known)
+    with serving() as (_, host, port), Socket(host, port) as client:
+        client.socket.sendall(known)
+        assert client.response()[0] == 200
+        client.socket.sendall(known + head)  # a whole request, and the head of the next one
+        assert client.response()[0] == 200
+        client.socket.sendall(known)  # its body
+        assert client.response()[0] == 400
+        client.socket.sendall(known)
+        assert client.response()[0] == 200
 
 
 def test_requests_that_are_sent_ahead_are_answered_in_order() -> None:

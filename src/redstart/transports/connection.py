@@ -82,10 +82,11 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             if b"pgrade" in data:
                 # We speak HTTP/1.1 only. Some clients offer more in every first request, and the parser would then
                 # stop before the body.
-                data = _UPGRADE.sub(b"\r\nx-upgrade:", data)
+                head = data if end < 0 else data[:end]
+                data = _UPGRADE.sub(b"\r\nx-upgrade:", head) + data[len(head) :]
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserError:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self.refuse(400, b"not a valid HTTP request")
 
     # ------------------------------------------------------------ the parser's callbacks
@@ -95,6 +96,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self.headers = []
         self._parts = []
         self._size = 0
+        self._midway = True  # also where it begins in the packet in which the one before it ended
         self._in_head = True
         self.reading = True
         self.since = self.loop.time()
