@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from redstart.features.sampling import Root, Sampled
     from redstart.features.solutions import Progress, predicate
     from redstart.features.tools import Tool
-    from redstart.server.context import Context, SyncContext
+    from redstart.server.context import Context
     from redstart.server.handling import current_context
     from redstart.server.inject import Depends
     from redstart.server.objects import serve
     from redstart.server.providers import PromptProvider, ResourceProvider, ToolProvider
     from redstart.server.server import Server
+    from redstart.server.sync_context import SyncContext
     from redstart.wire.jsonrpc import ProtocolError
     from redstart.wire.types import (
         Annotations,
@@ -84,7 +85,7 @@ _HOMES = {
     "Root": "features.sampling",
     "Sampled": "features.sampling",
     "Server": "server.server",
-    "SyncContext": "server.context",
+    "SyncContext": "server.sync_context",
     "Text": "wire.types",
     "Tool": "features.tools",
     "ToolError": "features.errors",

@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from msgspec import Raw
 
-from redstart.features.errors import Unwind
 from redstart.features.results import to_json
 from redstart.protocol.call import Call
 from redstart.server.facts import App, Facts
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
     from redstart.features.ask import Answer, Question
     from redstart.features.sampling import Root, Sampled
     from redstart.server.asking import Dialogue
-    from redstart.server.host import Host
-    from redstart.server.state import State, SyncState
+    from redstart.server.state import State
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -90,7 +87,7 @@ class Context(Facts[App]):
 
     def _put(self, question: Question) -> Awaitable[Any]:
         question.threaded = self._threaded
-        return _dialogue(self).ask(question)
+        return dialogue(self).ask(question)
 
     def _form(self, message: str, schema: Any, key: str | None) -> Question:
         return self._host.rounds.form_question(self._call, message, schema, key)  # type: ignore[no-any-return]
@@ -147,7 +144,7 @@ class Context(Facts[App]):
         """Several answers by name, in one round where the protocol can: `ask_all(name=("Your name?", str), …)`."""
         asked = {name: self._form(*pair, name) for name, pair in questions.items()}
         value_of = self._host.rounds.value_of
-        if _dialogue(self).live:
+        if dialogue(self).live:
             return {name: value_of(await self._put(question), question.message) for name, question in asked.items()}
         answers = await asyncio.gather(*map(self._put, asked.values()))
         pairs = zip(asked.items(), answers, strict=True)
@@ -211,15 +208,15 @@ class Context(Facts[App]):
         ...     number = await ctx.step("reserve", lambda: 42)
         ...     return f"No. {number}" if await ctx.confirm(f"Buy {item}?") else "cancelled"
         """
-        dialogue = _dialogue(self)
-        found = await dialogue.begin_step(key)
+        talk = dialogue(self)
+        found = await talk.begin_step(key)
         if found is None:
             raw = None
             try:
                 value = fn() if is_async(fn) else await self._host.pool.run(fn, {})
                 raw = to_json(await value if inspect.isawaitable(value) else value)
             finally:
-                found = await dialogue.end_step(key, raw)
+                found = await talk.end_step(key, raw)
         return decode(found)
 
     # ------------------------------------------------------------ the server's own things
@@ -249,163 +246,6 @@ class Context(Facts[App]):
         return result.messages  # type: ignore[no-any-return]
 
 
-class _Threaded(Context[App]):
-    """The Context behind a SyncContext: its questions come from a thread."""
-
-    __slots__ = ()
-    _threaded = True
-
-
-class SyncContext(Facts[App]):
-    """The request that a `def` handler serves: as Context, without `await`.
-
-    >>> def crunch(path: str, ctx: SyncContext) -> str:
-    ...     ctx.progress(1, total=3, message="reading")
-    ...     return f"{ctx.ask('Your name?', str)} reads {path}"
-    """
-
-    __slots__ = ("_async",)
-
-    def __init__(self, call: Call, host: Host) -> None:
-        super().__init__(call, host)
-        self._async: Context[App] = _Threaded(call, host)
-
-    def _wait(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run `work` on the loop while this thread waits."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            work.close()
-            raise RuntimeError('a handler with executor="inline" cannot wait; write `async def`, or leave inline out')
-        try:
-            return self._host.wait(work)
-        except concurrent.futures.CancelledError:
-            raise Unwind from None  # the call has ended: so does the handler
-
-    def _wait_for_people(self, work: Coroutine[Any, Any, R]) -> R:
-        """As `_wait`, and another thread may take this one's place meanwhile."""
-        with self._host.pool.lent():
-            return self._wait(work)
-
-    # ------------------------------------------------------------ words
-
-    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
-        """Tell the client how far the work is. False, and nothing sent, where it did not ask."""
-        return self._wait(self._async.progress(progress, total, message))
-
-    def log(self, level: str, data: Any, *, logger: str | None = None) -> bool:
-        """Send a log message to the client, if it wants that level."""
-        return self._wait(self._async.log(level, data, logger=logger))
-
-    def debug(self, data: Any, *, logger: str | None = None) -> bool:
-        """Log at level debug."""
-        return self.log("debug", data, logger=logger)
-
-    def info(self, data: Any, *, logger: str | None = None) -> bool:
-        """Log at level info."""
-        return self.log("info", data, logger=logger)
-
-    def warning(self, data: Any, *, logger: str | None = None) -> bool:
-        """Log at level warning."""
-        return self.log("warning", data, logger=logger)
-
-    def error(self, data: Any, *, logger: str | None = None) -> bool:
-        """Log at level error."""
-        return self.log("error", data, logger=logger)
-
-    def close_stream(self) -> bool:
-        """End the HTTP response before the result; the client comes back for it. False where that is not possible."""
-        return self._wait(self._async.close_stream())
-
-    # ------------------------------------------------------------ questions
-
-    @overload
-    def elicit(self, message: str, *, key: str | None = None) -> Answer[str]: ...
-    @overload
-    def elicit(self, message: str, schema: type[T], key: str | None = None) -> Answer[T]: ...
-    @overload
-    def elicit(self, message: str, schema: Any, key: str | None = None) -> Answer[Any]: ...
-    def elicit(self, message: str, schema: Any = str, key: str | None = None) -> Answer[Any]:
-        """Ask the user: `Accepted(data)`, `Declined()` or `Cancelled()`. See `Context.elicit`."""
-        return self._wait_for_people(self._async.elicit(message, schema, key))
-
-    def elicit_url(self, url: str, message: str, key: str | None = None) -> Answer[None]:
-        """Send the user to a web page, for secrets and sign-in. `Accepted` means consent, not that it was done."""
-        return self._wait_for_people(self._async.elicit_url(url, message, key))
-
-    @overload
-    def ask(self, message: str, *, key: str | None = None) -> str: ...
-    @overload
-    def ask(self, message: str, schema: type[T], key: str | None = None) -> T: ...
-    @overload
-    def ask(self, message: str, schema: Any, key: str | None = None) -> Any: ...
-    def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
-        """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
-        return self._wait_for_people(self._async.ask(message, schema, key))
-
-    def confirm(self, message: str, key: str | None = None) -> bool:
-        """Whether the user says yes; every other reaction is a no."""
-        return self._wait_for_people(self._async.confirm(message, key))
-
-    def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
-        """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
-        return self._wait_for_people(self._async.choose(message, choices, key))
-
-    def ask_all(self, **questions: tuple[str, Any]) -> dict[str, Any]:
-        """Several answers by name, in one round where the protocol can: `ask_all(name=("Your name?", str), …)`."""
-        return self._wait_for_people(self._async.ask_all(**questions))
-
-    def sample(self, messages: Any, max_tokens: int = 1024, **options: Any) -> Sampled:
-        """Let the client's model answer; the options are those of `Context.sample`."""
-        return self._wait_for_people(self._async.sample(messages, max_tokens, **options))
-
-    def roots(self, key: str | None = None) -> list[Root]:
-        """The folders that the client shares. (The spec has deprecated roots.)"""
-        return self._wait_for_people(self._async.roots(key))
-
-    # ------------------------------------------------------------ side effects
-
-    def step(self, key: str, fn: Callable[[], T]) -> T:
-        """Do `fn()` once, however often the handler runs, and return its result as JSON. See `Context.step`."""
-        dialogue = _dialogue(self)
-        found = self._wait(dialogue.begin_step(key))
-        if found is None:
-            raw = None
-            try:
-                value: Any = fn()
-                raw = to_json(self._wait(_awaited(value)) if inspect.isawaitable(value) else value)
-            finally:
-                found = self._wait(dialogue.end_step(key, raw))
-        return decode(found)  # type: ignore[no-any-return]
-
-    # ------------------------------------------------------------ the server's own things
-
-    @property
-    def state(self) -> SyncState:
-        """What the server remembers of this user between calls: `ctx.state.get("seen", 0)`, `set`, `delete`."""
-        from redstart.server.state import SyncState
-
-        return SyncState(self._async.state, self._wait)
-
-    def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
-        """The result of another tool of this server, for the same client; its failure is a result too."""
-        return self._wait(self._async.call_tool(name, arguments))
-
-    def read_resource(self, uri: str) -> list[ResourceContents]:
-        """What a resource of this server holds."""
-        return self._wait(self._async.read_resource(uri))
-
-    def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
-        """The messages of a prompt of this server."""
-        return self._wait(self._async.get_prompt(name, arguments))
-
-
-def _dialogue(ctx: Facts[Any]) -> Dialogue:
+def dialogue(ctx: Facts[Any]) -> Dialogue:
     dialogue: Dialogue | None = ctx._call.state
     return ctx._host.rounds.dialogue_of(ctx._call, ctx._host) if dialogue is None else dialogue
-
-
-async def _awaited(value: Any) -> Any:
-    return await value

@@ -22,11 +22,12 @@ from redstart.features.scopes import local_names
 from redstart.features.solutions import Collected
 from redstart.features.tools import Tool, check_needs
 from redstart.schema.callables import find_target
-from redstart.server.context import Context, SyncContext
+from redstart.server.context import Context
 from redstart.server.handling import elicit_callable
 from redstart.server.inject import injected as is_injected
 from redstart.server.invoke import Limits, compose_invoke, equip
 from redstart.server.kinds import is_async
+from redstart.server.sync_context import SyncContext
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import decode
 

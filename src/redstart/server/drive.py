@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from redstart.features.ask import Ask
 from redstart.features.solutions import Collected, Collector, Cut, Progress
 from redstart.server.asking import answer_ask
-from redstart.server.context import Context, SyncContext, current_call
+from redstart.server.context import Context, current_call
 from redstart.server.kinds import is_async
+from redstart.server.sync_context import SyncContext
 
 if TYPE_CHECKING:
     from redstart.server.host import Host

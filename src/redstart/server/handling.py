@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from redstart.server.context import Context, SyncContext, current_call
+from redstart.server.context import Context, current_call
+from redstart.server.sync_context import SyncContext
 
 
 def current_context() -> Any:

@@ -16,8 +16,9 @@ from redstart.features.errors import RegistrationError, place
 from redstart.features.scopes import local_names
 from redstart.protocol.call import Call
 from redstart.schema.callables import Target, find_target
-from redstart.server.context import Context, SyncContext
+from redstart.server.context import Context
 from redstart.server.kinds import is_async
+from redstart.server.sync_context import SyncContext
 
 if TYPE_CHECKING:
     from redstart.server.host import Host

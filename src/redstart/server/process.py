@@ -28,10 +28,11 @@ from redstart.features.errors import RegistrationError, ToolError, place
 from redstart.features.results import to_json
 from redstart.features.solutions import Collected, Cut
 from redstart.protocol.call import Call
-from redstart.server.context import Context, SyncContext
+from redstart.server.context import Context
 from redstart.server.deadline import off_the_clock
 from redstart.server.gate import Gate
 from redstart.server.inject import plan
+from redstart.server.sync_context import SyncContext
 from redstart.wire.jsonrpc import ProtocolError
 from redstart.wire.types import ToolResult
 
