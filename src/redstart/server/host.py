@@ -136,7 +136,7 @@ class Host:
             event.principal = principal
             coro = self._serve(event)
             if _EAGER:
-                event.run = asyncio.Task(coro, loop=self.loop, eager_start=True)  # type: ignore[call-arg]
+                asyncio.Task(coro, loop=self.loop, eager_start=True)  # type: ignore[call-arg]
             else:
                 event.run = self.loop.create_task(coro)  # type: ignore[union-attr]
         elif isinstance(event, Refusal):
@@ -149,6 +149,8 @@ class Host:
             event.pending.resolve(event.outcome)
 
     async def _serve(self, call: Call) -> None:
+        if _EAGER:  # it runs before its task is known to anybody else
+            call.run = asyncio.current_task()
         data = await self.answer(call)
         if data is not None:
             call.channel.send(data)

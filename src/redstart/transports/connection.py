@@ -55,6 +55,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._parts: list[bytes] = []
         self._size = 0
         self._heads: dict[bytes, Head] = {}
+        self._starting = False
         self._midway = False
         self._in_head = True
         self._head_size = 0
@@ -144,11 +145,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         """A whole request: run it, or let it wait for the one before it."""
         self.reading = False
         self.since = self.loop.time()
-        cycle = Cycle(self, head, body)
-        if not self._running():
-            self._start(cycle)
-        else:
-            self._cycles.append(cycle)
+        self._cycles.append(Cycle(self, head, body))
+        self._run_next()
+        if self._cycles:
             self.flow.pause_reading()
 
     def _running(self) -> bool:
@@ -179,6 +178,17 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
 
     # ------------------------------------------------------------ requests
 
+    def _run_next(self) -> None:
+        """Run what waits, in a loop: a request that starts eagerly may be over at once, and so may the next."""
+        if self._starting:
+            return
+        self._starting = True
+        try:
+            while self._cycles and not self._running() and not self.transport.is_closing():
+                self._start(self._cycles.popleft())
+        finally:
+            self._starting = False
+
     def _start(self, cycle: Cycle) -> None:
         self.cycle = cycle
         run = cycle.run(self.app)
@@ -193,9 +203,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         self.since = self.loop.time()
-        if self._cycles and not self.transport.is_closing():
+        if self._cycles:
             self.flow.resume_reading()
-            self._start(self._cycles.popleft())
+            self._run_next()
 
     def refuse(self, status: int, text: bytes) -> None:
         """Answer without an application, and hang up."""
