@@ -203,7 +203,7 @@ class Connection:
     # ---------------------------------------------------------------- in (the transport's inbox)
 
     def receive(self, data: bytes) -> None:
-        """Take one message, or the batch that 2025-03-26 allows."""
+        """Take one message, or a batch of them, which one handshake revision allows."""
         try:
             if data.lstrip()[:1] == b"[":
                 for message in jsonrpc.decode_batch(data):

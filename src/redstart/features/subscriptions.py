@@ -24,7 +24,7 @@ _UPDATED: Final = "notifications/resources/updated"
 
 
 class Peer(Protocol):
-    """A handshake client: its session, and the channel for what belongs to no request."""
+    """A connected client: what comes in is fed to its link, what belongs to no request goes out on its channel."""
 
     @property
     def link(self) -> Link: ...

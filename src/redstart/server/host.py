@@ -10,10 +10,10 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redstart.features.errors import Unwind, log
-from redstart.features.subscriptions import Hub
+from redstart.features.subscriptions import Hub, Peer
 from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal, Session
 from redstart.protocol.link import Link
 from redstart.server.context import current_call
@@ -28,19 +28,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 _EAGER = sys.version_info >= (3, 12)
-
-
-class Closed(Exception):
-    """The host was stopped."""
-
-
-class Peer(Protocol):
-    """A connected stream: what comes in is fed to a link, what goes out is sent on its channel."""
-
-    @property
-    def link(self) -> Link: ...
-    @property
-    def channel(self) -> Channel: ...
 
 
 class Host:
