@@ -10,6 +10,7 @@ from importlib import import_module
 COMMANDS = {
     "run": "serve a file, a module or an object",
     "check": "look at a server as clients of every protocol revision do",
+    "doctor": "say what is installed and set up, and whether a server starts as a client would start it",
     "install": "print the entry for a client's configuration",
 }
 

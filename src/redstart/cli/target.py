@@ -9,6 +9,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -32,12 +33,21 @@ class _Ended(TargetError):
     """The file ended the process while it was loaded."""
 
 
+def find(target: str) -> None:
+    """TargetError where there is no such file, folder or module; nothing of it is run, so it may yet lack a name."""
+    place, name = _parts(target)
+    if place.endswith(".py"):
+        _check_file(Path(place))
+    elif not _is_folder(place, name) and _spec(place.partition(".")[0]) is None:  # the spec of an inner one runs it
+        raise _no_module(place)
+
+
 def load(target: str) -> Server:
     """The Server that `file.py`, `file.py:name`, `package.module`, `package.module:name` or a folder means."""
-    place, _, name = target.partition(":") if not _is_drive(target) else (target, "", "")
-    folder = Path(place)
-    if not name and folder.is_dir() and not (folder / "__init__.py").exists():
-        return Server(folder.resolve().name, directory=folder.resolve())
+    place, name = _parts(target)
+    if _is_folder(place, name):
+        folder = Path(place).resolve()
+        return Server(folder.name, directory=folder)
     with Server.recorded() as meant:  # a `server.run()` at the end of the file is not for us
         try:
             module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
@@ -74,14 +84,29 @@ def _classes(thing: Any) -> Iterator[str]:
             yield name
 
 
+def _parts(target: str) -> tuple[str, str]:
+    """The place, and the name of an object in it."""
+    place, _, name = target.partition(":") if not _is_drive(target) else (target, "", "")
+    return place, name
+
+
+def _is_folder(place: str, name: str) -> bool:
+    """Whether a directory server is meant, and no package."""
+    return not name and Path(place).is_dir() and not (Path(place) / "__init__.py").exists()
+
+
 def _is_drive(target: str) -> bool:
     return len(target) > 2 and target[1] == ":" and target[2] in "\\/"
 
 
-def _from_file(path: Path) -> ModuleType:
+def _check_file(path: Path) -> None:
     if not path.is_file():
         near = _like(path.name, [file.name for file in path.parent.glob("*.py")])
         raise TargetError(f"there is no file {path.absolute()}{near}")
+
+
+def _from_file(path: Path) -> ModuleType:
+    _check_file(path)
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
@@ -101,14 +126,21 @@ def _module_name(path: Path) -> str:
 
 
 def _from_name(name: str) -> ModuleType:
+    if _spec(name) is None:
+        raise _no_module(name)
+    return _run(lambda: importlib.import_module(name), name)
+
+
+def _spec(name: str) -> ModuleSpec | None:
     sys.path.insert(0, "")
     try:
-        found = importlib.util.find_spec(name)
+        return importlib.util.find_spec(name)
     except (ImportError, ValueError):
-        found = None
-    if found is None:
-        raise TargetError(f"there is no module {name}; for a file, write its name with .py")
-    return _run(lambda: importlib.import_module(name), name)
+        return None
+
+
+def _no_module(name: str) -> TargetError:
+    return TargetError(f"there is no module {name}; for a file, write its name with .py")
 
 
 def _run(load: Callable[[], R], what: str) -> R:

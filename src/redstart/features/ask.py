@@ -7,16 +7,15 @@ a request of its own, in the modern era a result carries it. Spec: /specificatio
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 from zlib import crc32
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from redstart.features.errors import ToolError, Unanswered
-from redstart.features.forms import compile_form
+from redstart.features.forms import Form, compile_form
 from redstart.features.tools import missing_capability
 from redstart.protocol.call import Call
 from redstart.schema.problems import ShapeError
@@ -25,8 +24,7 @@ from redstart.wire.jsonrpc import URL_ELICITATION_REQUIRED, ProtocolError, encod
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted(Generic[T]):
+class Accepted(Struct, Generic[T], frozen=True):
     """The user answered; `data` is the answer, validated and of the type that was asked for.
 
     >>> match Accepted({"name": "Ada"}):
@@ -38,13 +36,11 @@ class Accepted(Generic[T]):
     data: T
 
 
-@dataclass(frozen=True, slots=True)
-class Declined:
+class Declined(Struct, frozen=True):
     """The user said no."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(Struct, frozen=True):
     """The user gave no answer: closed the form, took too long, or the client could not ask."""
 
 
@@ -94,56 +90,38 @@ class BadAnswer(Exception):
         self.content = content
 
 
-class Question:
+class Question(Struct):
     """One thing to ask the peer: an elicitation, a sampling, or its roots."""
 
-    __slots__ = (
-        "_raw", "alone", "kind", "message", "method", "name", "named", "needs", "params", "problem", "read", "threaded",
-    )  # fmt: skip
+    message: str
+    key: str | None
+    params: bytes
+    digest: int
+    """A fingerprint of the whole question: a replay must ask the same one. It guards against mistakes only."""
+    needs: Sequence[str]
+    """The capabilities without which a client cannot be asked."""
+    name: str = ""
+    """On the wire: the key, or `q1`, `q2` … in the order in which a call asks."""
+    problem: str = ""
+    """What was wrong with the answer before."""
+    threaded: bool = False
+    alone: bool = False
+    """Whether it was the only question of its turn."""
 
-    def __init__(
-        self,
-        kind: str,
-        method: str,
-        message: str,
-        params: dict[str, Any],
-        read: Callable[[Any], Any],
-        *,
-        needs: Sequence[str],
-        key: str | None = None,
-    ) -> None:
-        if key == "":
-            raise ValueError("key= of a question is a name, not an empty text")
-        self.kind = kind
-        self.method = method
-        self.message = message
-        self.params = params
-        self.read = read
-        self.needs = needs
-        self.name = key or ""
-        self.named = key is not None
-        self.problem = ""
-        self.threaded = False
-        self.alone = False
-        """Whether it was the only question of its turn."""
-        self._raw = b""
+    kind: ClassVar[str]
+    method: ClassVar[str]
 
-    def digest(self) -> int:
-        """A fingerprint of the whole question: a replay must ask the same one. It guards against mistakes only."""
-        raw = self._raw = encode(self.params)
-        if "elicitationId" in self.params:
-            raw = encode({name: value for name, value in self.params.items() if name != "elicitationId"})
-        return crc32(raw, crc32(self.method.encode())) << 16 | len(raw) & 0xFFFF
+    def read(self, result: Any) -> Any:
+        """What the client's answer means, or a BadAnswer."""
+        raise NotImplementedError
 
-    def wire(self) -> dict[str, Any]:
-        """`{method, params}`; after a bad answer the message says what was wrong with it."""
-        return {"method": self.method, "params": self.worded()}
+    def reworded(self, message: str) -> bytes:
+        """The params with these words, where they have any."""
+        return self.params
 
-    def worded(self) -> Any:
+    def worded(self) -> Raw:
         """The params; after a bad answer the message says what was wrong with it."""
-        if self.problem and "message" in self.params:
-            return {**self.params, "message": f"{self.message}\n\n{self.problem}"}
-        return Raw(self._raw) if self._raw else self.params
+        return Raw(self.reworded(f"{self.message}\n\n{self.problem}") if self.problem else self.params)
 
     def check(self, call: Call) -> None:
         """Refuse to ask a client what it did not declare."""
@@ -169,15 +147,23 @@ def _cannot_ask(call: Call, question: Question, need: str) -> Exception:
 # ---------------------------------------------------------------- elicitation
 
 
-def form_question(call: Call, message: str, schema: Any, key: str | None = None) -> Question:
-    """A question with a form to fill in."""
-    form = compile_form(schema)
-    titled = call.dialect.titled_choices
-    params: dict[str, Any] = {"message": message, "requestedSchema": form.raw_schema(titled)}
-    if titled:
-        params["mode"] = "form"
+_FORM: Final = ("elicitation.form",)
+_URL: Final = ("elicitation.url",)
 
-    def read(result: Any) -> Any:
+
+class FormQuestion(Question, kw_only=True):
+    """A form for the user to fill in."""
+
+    form: Form
+    titled: bool
+
+    kind = "elicit"
+    method = "elicitation/create"
+
+    def reworded(self, message: str) -> bytes:
+        return self.form.params(message, self.titled)
+
+    def read(self, result: Any) -> Any:
         answer = _action(result)
         if answer is not None:
             return answer
@@ -187,26 +173,45 @@ def form_question(call: Call, message: str, schema: Any, key: str | None = None)
         if not isinstance(content, dict):
             raise BadAnswer("The content of an answer is an object.", content=True)
         try:
-            return Accepted(form.read(content))
+            return Accepted(self.form.read(content))
         except ShapeError as error:
             raise BadAnswer(str(error), content=True) from None
 
-    return Question("elicit", "elicitation/create", message, params, read, needs=("elicitation.form",), key=key)
+
+def form_question(call: Call, message: str, schema: Any, key: str | None = None) -> Question:
+    """A question with a form to fill in."""
+    form = compile_form(schema)
+    titled = call.dialect.titled_choices
+    params = form.params(message, titled)
+    return FormQuestion(message, key, params, crc32(params), _FORM, form=form, titled=titled)
 
 
-def url_question(call: Call, url: str, message: str, key: str | None = None) -> Question:
+class UrlQuestion(Question, kw_only=True):
     """A request to visit a web page; accepting means consent, not that anything was done there."""
-    params = {"mode": "url", "message": message, "url": _checked_url(url)}
-    if call.dialect.url_required:
-        params["elicitationId"] = secrets.token_urlsafe(16)
-    elif not call.dialect.modern:
-        raise ToolError(f"This client's protocol revision cannot send a user to a web page. It was asked: {message}")
 
-    def read(result: Any) -> Any:
+    place: dict[str, str]
+
+    kind = "elicit_url"
+    method = "elicitation/create"
+
+    def reworded(self, message: str) -> bytes:
+        return encode({**self.place, "message": message})
+
+    def read(self, result: Any) -> Any:
         answer = _action(result)
         return Accepted(None) if answer is None else answer
 
-    return Question("elicit_url", "elicitation/create", message, params, read, needs=("elicitation.url",), key=key)
+
+def url_question(call: Call, url: str, message: str, key: str | None = None) -> Question:
+    """A request to visit a web page."""
+    place = {"mode": "url", "url": _checked_url(url)}
+    if call.dialect.url_required:
+        place["elicitationId"] = secrets.token_urlsafe(16)
+    elif not call.dialect.modern:
+        raise ToolError(f"This client's protocol revision cannot send a user to a web page. It was asked: {message}")
+    params = encode({**place, "message": message})
+    digest = crc32(encode((url, message)))  # without the id of the elicitation, which is another one each time
+    return UrlQuestion(message, key, params, digest, _URL, place=place)
 
 
 def _action(result: Any) -> Declined | Cancelled | None:

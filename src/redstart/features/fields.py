@@ -194,7 +194,8 @@ class Field:
         out = READERS[self.kind](value)
         if out is None:
             raise _refusal(wrong_type(self.name, KIND_WORDS[self.kind], value))
-        self._check(out, checks)
+        if self.limits:
+            self._check(out, checks)
         return out
 
     def _split(self, value: Any) -> list[Any]:
@@ -291,6 +292,8 @@ def _fits_format(value: str, name: str) -> bool:
 
 
 def _integer(value: Any) -> int | None:
+    if type(value) is int:
+        return value
     number = _number(value)
     return None if number is None or number != int(number) else int(number)
 

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -29,8 +30,10 @@ from redstart.schema.nodes import Either, Link, Record
 from redstart.schema.problems import ShapeError
 from redstart.schema.scalars import Choice as ChoiceNode
 from redstart.schema.types import UnsupportedType, compile_type
+from redstart.wire.jsonrpc import encode
 
 LISTED: Final[tuple[str, ...]] = ("minItems", "maxItems")
+SCALARS: Final = (str, int, bool)
 ANSWER: Final = "answer"
 """The name of the one field of a form for a bare `str`, `int`, choice …"""
 
@@ -75,7 +78,7 @@ class Format:
 class Form:
     """A compiled form: its schema for each kind of dialect, and the way from content to a value."""
 
-    __slots__ = ("_build", "_encoded", "_schemas", "fields", "raw")
+    __slots__ = ("_build", "_schemas", "_tails", "fields", "raw")
 
     def __init__(
         self, fields: list[Field], build: Callable[[dict[str, Any]], Any], raw: Mapping[str, Any] | None = None
@@ -84,7 +87,7 @@ class Form:
         self.raw = raw
         self._build = build
         self._schemas: dict[bool, dict[str, Any]] = {}
-        self._encoded: dict[bool, msgspec.Raw] = {}
+        self._tails: dict[bool, bytes] = {}
 
     def schema(self, titled: bool) -> dict[str, Any]:
         """The `requestedSchema`; `titled` says whether the dialect knows titled and multiple choices."""
@@ -93,12 +96,13 @@ class Form:
             made = self._schemas[titled] = self._render(titled)
         return made
 
-    def raw_schema(self, titled: bool) -> msgspec.Raw:
-        """The bytes of `schema(titled)`."""
-        made = self._encoded.get(titled)
-        if made is None:
-            made = self._encoded[titled] = msgspec.Raw(msgspec.json.encode(self.schema(titled)))
-        return made
+    def params(self, message: str, titled: bool) -> bytes:
+        """The params of an elicitation with this form."""
+        tail = self._tails.get(titled)
+        if tail is None:
+            mode = b',"mode":"form"}' if titled else b"}"
+            tail = self._tails[titled] = b',"requestedSchema":%b%b' % (encode(self.schema(titled)), mode)
+        return b'{"message":' + encode(message) + tail
 
     def _render(self, titled: bool) -> dict[str, Any]:
         properties = {field.name: field.wire if titled else field.older() for field in self.fields}
@@ -200,6 +204,8 @@ def _from_type(annotation: Any) -> Form:
         if document.get("type") == "object":
             raise FormError(f"{_name(annotation)} has no named fields, so no form can be made of it")
         field = _field(ANSWER, document, document, _enum_of(target), required=True)
+        if annotation in SCALARS:  # what the field has read is the answer
+            return Form([field], itemgetter(ANSWER))
         if field.nullable:
             return Form([field], lambda content: shape.convert(content.get(ANSWER)))
         return Form([field], lambda content: shape.convert(content[ANSWER]))

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from zlib import crc32
 
 from redstart.features.ask import BadAnswer, Question
 from redstart.features.results import block
 from redstart.protocol.call import Call
+from redstart.wire.jsonrpc import encode
 from redstart.wire.types import Message
 
 ROLES: Final = ("user", "assistant")
@@ -44,6 +46,37 @@ class Root:
     meta: dict[str, Any] = field(default_factory=dict)
 
 
+class SampleQuestion(Question):
+    """A request to the client's model."""
+
+    kind = "sample"
+    method = "sampling/createMessage"
+
+    def read(self, result: Any) -> Sampled:
+        content = result.get("content") if isinstance(result, dict) else None
+        if not isinstance(content, dict | list) or result.get("role", "assistant") not in ROLES:
+            raise BadAnswer("The answer of a model is {role, content, model}.")
+        return Sampled(
+            result.get("role", "assistant"),
+            _parts(content),
+            str(result.get("model", "")),
+            str(result.get("stopReason", "")),
+        )
+
+
+class RootsQuestion(Question):
+    """A request for the client's roots."""
+
+    kind = "roots"
+    method = "roots/list"
+
+    def read(self, result: Any) -> list[Root]:
+        roots = result.get("roots") if isinstance(result, dict) else None
+        if not isinstance(roots, list) or not all(isinstance(r, dict) and isinstance(r.get("uri"), str) for r in roots):
+            raise BadAnswer('Roots are {"roots": [{"uri": "file:///…"}, …]}.')
+        return [Root(r["uri"], str(r.get("name") or ""), r.get("_meta") or {}) for r in roots]
+
+
 def sampling_question(
     call: Call,
     messages: Any,
@@ -65,12 +98,13 @@ def sampling_question(
     if params.get("includeContext") in ("thisServer", "allServers"):
         needs.append("sampling.context")
     words = next((part.get("text", "") for part in _parts(said[-1]["content"])), "") if said else ""
-    return Question("sample", "sampling/createMessage", words, params, _read_sample, needs=needs, key=key)
+    encoded = encode(params)
+    return SampleQuestion(words, key, encoded, crc32(encoded), needs)
 
 
-def roots_question(call: Call, key: str | None = None) -> Question:
+def roots_question(key: str | None = None) -> Question:
     """A request for the client's roots."""
-    return Question("roots", "roots/list", "the client's roots", {}, _read_roots, needs=("roots",), key=key)
+    return RootsQuestion("the client's roots", key, b"{}", 0, ("roots",))
 
 
 def _is_one(messages: Any) -> bool:
@@ -111,22 +145,3 @@ def _tool(call: Call, tool: Any) -> Any:
 def _parts(content: Any) -> list[dict[str, Any]]:
     parts = content if isinstance(content, list) else [content]
     return [part for part in parts if isinstance(part, dict)]
-
-
-def _read_sample(result: Any) -> Sampled:
-    content = result.get("content") if isinstance(result, dict) else None
-    if not isinstance(content, dict | list) or result.get("role", "assistant") not in ROLES:
-        raise BadAnswer("The answer of a model is {role, content, model}.")
-    return Sampled(
-        result.get("role", "assistant"),
-        _parts(content),
-        str(result.get("model", "")),
-        str(result.get("stopReason", "")),
-    )
-
-
-def _read_roots(result: Any) -> list[Root]:
-    roots = result.get("roots") if isinstance(result, dict) else None
-    if not isinstance(roots, list) or not all(isinstance(r, dict) and isinstance(r.get("uri"), str) for r in roots):
-        raise BadAnswer('Roots are {"roots": [{"uri": "file:///…"}, …]}.')
-    return [Root(r["uri"], str(r.get("name") or ""), r.get("_meta") or {}) for r in roots]

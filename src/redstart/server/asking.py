@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from asyncio import current_task
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from redstart.features.ask import CANCELLED, Ask, BadAnswer, Question
 from redstart.features.errors import Unanswered, Unwind, log
@@ -33,7 +36,7 @@ def dialogue_of(call: Call, host: Host) -> Dialogue:
     """The dialogue of a call, begun with its first question or step."""
     dialogue: Dialogue | None = call.state
     if dialogue is None:
-        dialogue = Dialogue(call, host)
+        dialogue = Dialogue(call, host, call.dialect.asks)
         if call.open:
             call.state = dialogue
         else:  # something that the call has left behind: nobody can answer it
@@ -41,47 +44,53 @@ def dialogue_of(call: Call, host: Host) -> Dialogue:
     return dialogue
 
 
-class Dialogue:
+def task_of(call: Call) -> asyncio.Task[Any] | None:
+    """The task that runs now. Asked without a loop, Python 3.11 makes a system call to find it."""
+    return current_task(None if call.run is None else call.run.get_loop())
+
+
+class Dialogue(Struct, eq=False):
     """What one call has asked and got. Lives on the loop's thread."""
 
-    __slots__ = (
-        "_batch", "_ordinal", "_waiting", "answers", "bound", "call", "cancelled", "concluded", "fresh", "host", "id",
-        "live", "loose", "names", "open", "rounds", "step_names", "steps", "suspended", "thrown", "unread",
-    )  # fmt: skip
+    call: Call
+    host: Host
+    live: bool
+    """Whether questions go out as requests, now."""
+    id: str = ""
+    bound: bytes = b""
+    """What its states are good for, once that is known."""
+    rounds: int = 0
+    fresh: bool = True
+    """Whether no earlier round is known, so nobody else can be in this dialogue."""
+    answers: dict[str, Answered] = {}
+    loose: dict[str, Any] = {}
+    """Answers that came without a state: they count for questions with a `key=` only."""
+    steps: dict[str, bytes] = {}
+    unread: set[str] = set()
+    """Recorded answers that the handler has not met yet; until it has, it is repeating itself."""
+    concluded: bool = False
+    waiting: list[asyncio.Future[Any]] = []
+    """What somebody waits for, or has waited for."""
 
-    def __init__(self, call: Call, host: Host, *, live: bool | None = None) -> None:
-        self.call = call
-        self.host = host
-        self.live = call.dialect.asks if live is None else live
-        """Whether questions go out as requests, now."""
-        self.id = ""
-        self.bound = b""
-        """What its states are good for, once that is known."""
-        self.rounds = 0
-        self.fresh = True
-        """Whether no earlier round is known, so nobody else can be in this dialogue."""
-        self.answers: dict[str, Answered] = {}
-        self.loose: dict[str, Any] = {}
-        """Answers that came without a state: they count for questions with a `key=` only."""
-        self.steps: dict[str, bytes] = {}
-        self.unread: set[str] = set()
-        """Recorded answers that the handler has not met yet; until it has, it is repeating itself."""
-        self.concluded = False
-        self._waiting: list[asyncio.Future[Any]] = []
-        self.restart()
+    # One run of the handler:
+    names: set[str] = set()
+    step_names: set[str] = set()
+    open: list[Question] = []
+    suspended: bool = False
+    cancelled: bool = False
+    """Whether the handler's task was cancelled to end the run."""
+    thrown: bool = False
+    """Whether the end of the run went through the handler's own frames, so that it must come out of them."""
+    ordinal: int = 0
+    batch: list[tuple[Question, asyncio.Future[Any]]] = []
+    """The questions of this turn of the loop."""
 
     def restart(self) -> None:
         """The handler runs from its first line."""
-        self.names: set[str] = set()
-        self.step_names: set[str] = set()
-        self.open: list[Question] = []
-        self.suspended = False
-        self.cancelled = False
-        """Whether the handler's task was cancelled to end the run."""
-        self.thrown = False
-        """Whether the end of the run went through the handler's own frames, so that it must come out of them."""
-        self._ordinal = 0
-        self._batch: list[tuple[Question, asyncio.Future[Any]]] = []
+        self.names, self.step_names, self.open, self.batch = set(), set(), [], []
+        self.suspended = self.cancelled = self.thrown = False
+        self.ordinal = 0
+        self.unread = set(self.answers)
 
     # ------------------------------------------------------------ asking
 
@@ -95,16 +104,14 @@ class Dialogue:
         if self.suspended:
             await asyncio.sleep(0)  # a handler that swallows its end must not hold up the loop too
             raise Unwind if question.threaded else asyncio.CancelledError
-        if not self._batch:
-            record = self.answers.get(question.name)
-            if asyncio.current_task() is self.call.run if record is None else record.asked.alone:
-                answer = self._answer_alone(question)
-                if answer is not None:
-                    return answer
+        if not self.batch:
+            answer = self._answer_alone(question)
+            if answer is not None:
+                return answer
         try:
             return await self._in_this_turn(question)
         except (asyncio.CancelledError, Unwind) as error:
-            if self.suspended and (isinstance(error, Unwind) or asyncio.current_task() is self.call.run):
+            if self.suspended and (isinstance(error, Unwind) or task_of(self.call) is self.call.run):
                 self.thrown = True
             raise
 
@@ -113,11 +120,17 @@ class Dialogue:
 
         The handler's own task waits for this one. (A task beside it, as `gather` makes, may have company: then None.)
         """
+        record = self.answers.get(question.name)
+        if record is None:
+            if task_of(self.call) is not self.call.run:
+                return None
+        elif not record.asked.alone:
+            return None
         question.alone = True
-        answer = self._recall(question)
+        answer = self._recall(question, record)
         if answer is not None:
             self.unread.discard(question.name)
-        elif asyncio.current_task() is self.call.run:
+        elif record is None or task_of(self.call) is self.call.run:
             self.open = [question]
             self.suspended = self.thrown = True
             raise asyncio.CancelledError
@@ -126,24 +139,34 @@ class Dialogue:
     def _in_this_turn(self, question: Question) -> asyncio.Future[Any]:
         """The answer to a question that others may join, in this turn of the loop."""
         loop = asyncio.get_running_loop()
-        if not self._batch:
+        if not self.batch:
             loop.call_soon(self._turn)
         future: asyncio.Future[Any] = loop.create_future()
-        self._batch.append((question, future))
+        self.waiting.append(future)
+        self.batch.append((question, future))
         return future
 
     def _identify(self, question: Question) -> None:
-        if not question.named:
-            self._ordinal += 1
-            question.name = f"q{self._ordinal}"
-        if question.name in self.names:
-            raise ValueError(f"two questions of one call have the key {question.name!r}; each needs its own")
-        self.names.add(question.name)
+        name = question.key
+        if name is None:
+            self.ordinal += 1
+            name = f"q{self.ordinal}"
+        elif not name:
+            raise ValueError("key= of a question is a name, not an empty text")
+        if name in self.names:
+            raise ValueError(f"two questions of one call have the key {name!r}; each needs its own")
+        self.names.add(name)
+        question.name = name
 
     @property
     def replaying(self) -> bool:
         """Whether the handler is still repeating what it did in an earlier round."""
         return bool(self.unread)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether something is left to say or to stop when the handler has ended."""
+        return not self.concluded and bool(self.suspended or self.unread or self.waiting)
 
     # ------------------------------------------------------------ handshake era
 
@@ -178,7 +201,7 @@ class Dialogue:
         pending, data = asked
         future = asyncio.get_running_loop().create_future()
         pending.resolve = lambda outcome: None if future.done() else future.set_result(outcome)
-        self._waiting.append(future)
+        self.waiting.append(future)
         try:
             call.channel.send(data)
             async with asyncio.timeout(self.host.server.ask_timeout):
@@ -186,7 +209,7 @@ class Dialogue:
         except TimeoutError:
             return None
         finally:
-            self._waiting.remove(future)
+            self.waiting.remove(future)
             call.link.pending.pop(pending.id, None)
             if not future.done() or future.cancelled():
                 self._withdraw(pending.id)
@@ -202,10 +225,10 @@ class Dialogue:
 
     def _turn(self) -> None:
         """One turn of the loop after the first question of a round: deliver the round, or end the run."""
-        batch = [(question, future) for question, future in self._batch if not future.done()]
-        self._batch = []
+        batch = [(question, future) for question, future in self.batch if not future.done()]
+        self.batch = []
         try:
-            outcomes = [(future, self._recall(question)) for question, future in batch]
+            outcomes = [(future, self._recall(question, self.answers.get(question.name))) for question, future in batch]
         except ProtocolError as error:
             for _, future in batch:
                 future.set_exception(error)
@@ -220,14 +243,13 @@ class Dialogue:
             future.set_result(outcome)
         self.unread.difference_update(question.name for question, _ in batch)
 
-    def _recall(self, question: Question) -> Any:
+    def _recall(self, question: Question, record: Answered | None) -> Any:
         """The recorded answer; a bad one is struck out, so that the question is asked again."""
-        record = self.answers.get(question.name)
         if record is None:
-            if not question.named or question.name not in self.loose:
+            if question.key is None or question.name not in self.loose:
                 return None
             record = self.answers[question.name] = question_record(question, self.loose.pop(question.name))
-        elif record.asked.digest != question.digest():
+        elif record.asked.digest != question.digest:
             raise _diverged(record.asked, question)
         try:
             return question.read(record.result)
@@ -240,7 +262,6 @@ class Dialogue:
     def _suspend(self, batch: list[tuple[Question, asyncio.Future[Any]]]) -> None:
         """End the run: `async def` handlers are cancelled, threads get an exception."""
         self.suspended = True
-        self._waiting += [future for _, future in batch]
         task = self.call.run
         if task is not None and not all(question.threaded for question, _ in batch):
             task.cancel()
@@ -251,7 +272,7 @@ class Dialogue:
 
     def close(self) -> None:
         """Nobody waits for answers any more."""
-        for future in (*self._waiting, *(future for _, future in self._batch)):
+        for future in self.waiting:
             future.cancel()
 
     # ------------------------------------------------------------ steps

@@ -87,7 +87,8 @@ class Context(Facts[App]):
 
     def _put(self, question: Question) -> Awaitable[Any]:
         question.threaded = self._threaded
-        return dialogue(self).ask(question)
+        talk: Dialogue = self._call.state or self._host.rounds.dialogue_of(self._call, self._host)
+        return talk.ask(question)
 
     def _form(self, message: str, schema: Any, key: str | None) -> Question:
         return self._host.rounds.form_question(self._call, message, schema, key)  # type: ignore[no-any-return]
@@ -191,7 +192,7 @@ class Context(Facts[App]):
         """The folders that the client shares. (The spec has deprecated roots.)"""
         from redstart.features.sampling import roots_question
 
-        return await self._put(roots_question(self._call, key))  # type: ignore[no-any-return]
+        return await self._put(roots_question(key))  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------ side effects
 

@@ -157,7 +157,7 @@ class Host:
                     raise
                 result = await self.rounds.must_visit(call, self, error)
             dialogue = call.state
-            if dialogue is not None and not dialogue.concluded:
+            if dialogue is not None and dialogue.unsettled:
                 result = await self.rounds.concluded(call, result)
             return call.link.reply(call, result)
         except ProtocolError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +15,7 @@ from redstart.features.principal import principal_key
 from redstart.protocol.call import Call
 from redstart.server.seal import EXPIRED, USED, StateTooLarge, refused
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode, encode
-from redstart.wire.types import InputRequired
+from redstart.wire.types import InputRequired, ReadResourceParams
 
 if TYPE_CHECKING:
     from redstart.features.ask import Question
@@ -58,51 +59,66 @@ class Memory(Struct, array_like=True):
 
 _decode = msgspec.json.Decoder(Memory).decode
 _sorted = msgspec.json.Encoder(order="sorted").encode
-_OURS = ("_meta", "inputResponses", "requestState")
 
 
 def asked(question: Question) -> Asked:
     """A question as it is remembered."""
-    return Asked(question.name, question.kind, question.message[:SAID], question.digest(), question.alone)
+    return Asked(question.name, question.kind, question.message[:SAID], question.digest, question.alone)
 
 
 def binding(call: Call, server: str) -> bytes:
     """What a state is good for: this user, this server, this method, these parameters however they are ordered."""
-    params = decode(call.raw_params)
-    for name in _OURS:
-        params.pop(name, None)
-    return _sorted([server, call.method.name, principal_key(call.principal), params])
+    params = call.params
+    arguments = getattr(params, "arguments", None)
+    if type(arguments) is Raw:
+        arguments = decode(arguments)
+    elif arguments is UNSET:
+        arguments = None
+    name = params.uri if isinstance(params, ReadResourceParams) else params.name
+    user = "" if call.principal is None else principal_key(call.principal)
+    return _sorted((server, call.method.name, user, name, arguments))
 
 
 # ---------------------------------------------------------------- in
 
 
-async def recall(dialogue: Dialogue) -> None:
-    """Fill a dialogue with what the retry brought; whatever is wrong with it is refused before any handler runs."""
+def recall(dialogue: Dialogue) -> Awaitable[None] | None:
+    """Fill a dialogue with what the retry brought; whatever is wrong with it is refused before any handler runs.
+
+    What is still to be waited for is whether a state for one use is new.
+    """
     call, host = dialogue.call, dialogue.host
-    responses = call.params.input_responses
-    if responses is UNSET:
-        responses = {}
+    params = call.params
+    responses = {} if params.input_responses is UNSET else params.input_responses
     if not isinstance(responses, dict):
         raise ProtocolError(INVALID_PARAMS, "inputResponses must be an object: the key of each question, its answer")
-    if call.params.request_state is UNSET:
+    if params.request_state is UNSET:
         if not used_once(call, host):
             dialogue.loose = responses
-        return
-    dialogue.bound = binding(call, host.server.name)
-    memory = _decode(host.keys.open(call.params.request_state, dialogue.bound))
+        return None
+    dialogue.bound = binding(call, host.server.info.name)
+    memory = _decode(host.keys.open(params.request_state, dialogue.bound))
     left = memory.expires - time.time()
     if left <= 0:
         raise refused(EXPIRED)
-    if memory.once and not await host.store.kv_set(f"used/{memory.once}", b"1", left + 60, nx=True, durable=True):
-        raise refused(USED)
     dialogue.id = memory.id
     dialogue.rounds = memory.rounds
     dialogue.fresh = False
-    dialogue.steps = {key: bytes(raw) for key, raw in memory.steps.items()}
-    found = [Answered(asked, responses[asked.name]) for asked in memory.open if asked.name in responses]
-    dialogue.answers = {record.asked.name: record for record in (*memory.answers, *found)}
-    dialogue.unread = set(dialogue.answers)
+    if memory.steps:
+        dialogue.steps = {key: bytes(raw) for key, raw in memory.steps.items()}
+    answers = dialogue.answers
+    for record in memory.answers:
+        answers[record.asked.name] = record
+    for asked in memory.open:
+        if asked.name in responses:
+            answers[asked.name] = Answered(asked, responses[asked.name])
+    dialogue.unread = set(answers)
+    return _use(memory.once, left, host) if memory.once else None
+
+
+async def _use(name: str, left: float, host: Host) -> None:
+    if not await host.store.kv_set(f"used/{name}", b"1", left + 60, nx=True, durable=True):
+        raise refused(USED)
 
 
 def used_once(call: Call, host: Host) -> bool:
@@ -119,27 +135,36 @@ def used_once(call: Call, host: Host) -> bool:
 async def input_required(dialogue: Dialogue) -> InputRequired:
     """The result that asks the open questions and carries what is known so far."""
     call, host = dialogue.call, dialogue.host
-    ttl = host.server.ask_timeout
-    secret = host.keys.secret
-    if dialogue.steps and not secret:
-        for key, raw in dialogue.steps.items():
-            await host.store.kv_set(dialogue.step_name(key), raw, ttl + 60, durable=True)
+    server = host.server
+    steps = await _kept(dialogue) if dialogue.steps else {}
+    once = secrets.token_urlsafe(12) if used_once(call, host) else ""
+    opened: list[Asked] = []
+    requests: dict[str, Any] = {}
+    for question in dialogue.open:
+        opened.append(asked(question))
+        requests[question.name] = {"method": question.method, "params": question.worded()}
     memory = Memory(
-        id=dialogue.id,
-        expires=time.time() + ttl,
-        once=secrets.token_urlsafe(12) if used_once(call, host) else "",
-        rounds=dialogue.rounds + 1,
-        open=[asked(question) for question in dialogue.open],
-        answers=list(dialogue.answers.values()),
-        steps={key: Raw(raw) for key, raw in dialogue.steps.items()} if secret else {},
+        dialogue.id,
+        time.time() + server.ask_timeout,
+        once,
+        dialogue.rounds + 1,
+        opened,
+        list(dialogue.answers.values()),
+        steps,
     )
     try:
-        state = host.keys.seal(encode(memory), dialogue.bound or binding(call, host.server.name))
+        state = host.keys.seal(encode(memory), dialogue.bound or binding(call, server.info.name))
     except StateTooLarge as error:
         log.error("%s: %s", call.method.name, error)
         raise ProtocolError(INTERNAL_ERROR, str(error)) from None
-    return InputRequired(
-        result_type="input_required",
-        input_requests={question.name: question.wire() for question in dialogue.open},
-        request_state=state,
-    )
+    return InputRequired(result_type="input_required", input_requests=requests, request_state=state)
+
+
+async def _kept(dialogue: Dialogue) -> dict[str, Raw]:
+    """The results of steps that go into the state. Where clients could read them there, they go to the store."""
+    host = dialogue.host
+    if host.keys.secret:
+        return {key: Raw(raw) for key, raw in dialogue.steps.items()}
+    for key, raw in dialogue.steps.items():
+        await host.store.kv_set(dialogue.step_name(key), raw, host.server.ask_timeout + 60, durable=True)
+    return {}

@@ -14,7 +14,7 @@ from redstart.features.ask import form_question as form_question
 from redstart.features.ask import value_of as value_of
 from redstart.features.errors import ToolError, Unanswered, Unwind, log
 from redstart.protocol.call import Call
-from redstart.server.asking import TRIES, Dialogue, dialogue_of, question_record
+from redstart.server.asking import TRIES, Dialogue, dialogue_of, question_record, task_of
 from redstart.server.request_state import input_required, recall
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode
 from redstart.wire.types import InputRequired, ToolResult
@@ -38,29 +38,32 @@ def run_again(call: Call, host: Host, handler: Handler) -> Awaitable[Any]:
 
 async def resume(call: Call, host: Host, handler: Handler) -> Any:
     """A request that came again with answers."""
-    dialogue = Dialogue(call, host)
-    await recall(dialogue)
+    dialogue = Dialogue(call, host, live=False)
+    checked = recall(dialogue)
+    if checked is not None:
+        await checked
     call.state = dialogue
     return await handler(call)
 
 
-async def paused(call: Call, error: BaseException) -> InputRequired:
+def paused(call: Call, error: BaseException) -> Awaitable[InputRequired]:
     """What a run ends as that `error` has ended: a result, if a question did it."""
     dialogue: Dialogue | None = call.state
     if dialogue is None:
         raise error
-    dialogue.close()
+    if dialogue.waiting:
+        dialogue.close()
     if not dialogue.suspended or not _was_ours(dialogue, error):
         raise error
     dialogue.concluded = True
-    return await input_required(dialogue)
+    return input_required(dialogue)
 
 
 def _was_ours(dialogue: Dialogue, error: BaseException) -> bool:
     """Whether a question, and nobody else, ended this run; takes its cancellation back."""
     if isinstance(error, Unwind):
         return True
-    task = asyncio.current_task()
+    task = task_of(dialogue.call)
     return task is not None and (task.uncancel() if dialogue.cancelled else task.cancelling()) == 0
 
 
@@ -156,7 +159,6 @@ async def rehearse(call: Call, host: Host, handler: Handler) -> Any:
                 raise
         await _ask_open(dialogue, tries)
         dialogue.restart()
-        dialogue.unread = set(dialogue.answers)
 
 
 async def _ask_open(dialogue: Dialogue, tries: dict[str, int]) -> None:

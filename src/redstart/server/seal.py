@@ -7,13 +7,14 @@ it was made for. Spec: /specification/2026-07-28/basic/patterns/mrtr.
 
 from __future__ import annotations
 
-import binascii
 import hmac
 import os
 import secrets
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
+from os import urandom
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,11 +22,11 @@ from redstart.features.errors import log
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
 
 MAX_STATE: Final = 32 * 1024
-ENCRYPTED: Final = b"\x01"
-SIGNED: Final = b"\x02"
-_SHORT: Final = 16
+SHORT_KEY: Final = 16
 _HEAD: Final = 5
-"""Bytes of a sealed state before its payload: how it was made, and which key made it."""
+_NONCE: Final = 12
+_TAG: Final = 16
+_MAC: Final = 32
 
 WRONG: Final = (
     "requestState was altered, or it belongs to another request, user or server. Send the request again without it."
@@ -49,16 +50,24 @@ def _process_key() -> bytes:
     return secrets.token_bytes(32)
 
 
+def found_keys(given: Sequence[str | bytes]) -> tuple[str, list[bytes]]:
+    """Where keys come from and what is there, newest first: as given, else what one of two variables says."""
+    if given:
+        return "Server(keys=…)", [key.encode() if isinstance(key, str) else bytes(key) for key in given]
+    if listed := os.environ.get("REDSTART_KEYS"):  # with commas
+        return "REDSTART_KEYS", [key.strip().encode() for key in listed.split(",")]
+    if path := os.environ.get("REDSTART_KEY_FILE"):  # one a line
+        return "REDSTART_KEY_FILE", [line.strip() for line in Path(path).read_bytes().splitlines()]
+    return "", []
+
+
 def configured_keys(given: Sequence[str | bytes]) -> list[bytes]:
-    """The keys, newest first: as given, from REDSTART_KEYS (with commas), from REDSTART_KEY_FILE (one a line)."""
-    keys = [key.encode() if isinstance(key, str) else bytes(key) for key in given]
-    if not keys and (listed := os.environ.get("REDSTART_KEYS")):
-        keys = [key.strip().encode() for key in listed.split(",")]
-    if not keys and (path := os.environ.get("REDSTART_KEY_FILE")):
-        keys = [line.strip() for line in Path(path).read_bytes().splitlines()]
-    keys = [key for key in keys if key]
-    if any(len(key) < _SHORT for key in keys):
-        log.warning("a key of this server has fewer than %d characters: make one with `openssl rand -hex 32`", _SHORT)
+    """The keys, newest first, or one for this process where there are none."""
+    keys = [key for key in found_keys(given)[1] if key]
+    if any(len(key) < SHORT_KEY for key in keys):
+        log.warning(
+            "a key of this server has fewer than %d characters: make one with `openssl rand -hex 32`", SHORT_KEY
+        )
     return keys or [_process_key()]
 
 
@@ -72,10 +81,14 @@ def aes_gcm() -> Any:
 
 
 class _Key:
-    __slots__ = ("cipher", "id", "mac")
+    """What is derived from one secret. A state begins with how it was made, and with the id of the key."""
+
+    __slots__ = ("cipher", "encrypted", "mac", "signed")
 
     def __init__(self, secret: bytes, cipher: Any) -> None:
-        self.id = _derived(secret, b"id")[:4]
+        id = _derived(secret, b"id")[:4]
+        self.encrypted = b"\x01" + id
+        self.signed = b"\x02" + id
         self.mac = _derived(secret, b"mac")
         self.cipher = None if cipher is None else cipher(_derived(secret, b"aes"))
 
@@ -111,15 +124,13 @@ class KeyRing:
 
     def seal(self, payload: bytes, bound: bytes) -> str:
         """`payload` for a client to carry; it opens only with the same `bound`."""
-        key = self._ready()[0]
+        key = (self._keys or self._ready())[0]
         if key.cipher is not None:
-            head = ENCRYPTED + key.id
-            nonce = os.urandom(12)
-            sealed = head + nonce + key.cipher.encrypt(nonce, payload, head + bound)
+            nonce = urandom(_NONCE)
+            sealed = key.encrypted + nonce + key.cipher.encrypt(nonce, payload, key.encrypted + bound)
         else:
-            head = SIGNED + key.id
-            sealed = head + _signature(key, head, bound, payload) + payload
-        text = binascii.b2a_base64(sealed, newline=False).decode()
+            sealed = key.signed + _signature(key, bound, payload) + payload
+        text = b2a_base64(sealed, newline=False).decode()
         if len(text) > MAX_STATE:
             raise StateTooLarge(
                 f"the state of this dialogue has {len(text)} bytes, and at most {MAX_STATE} are allowed: "
@@ -129,43 +140,42 @@ class KeyRing:
 
     def open(self, state: Any, bound: bytes) -> bytes:
         """The payload of a state that this ring sealed for `bound`; anything else is refused."""
-        if not isinstance(state, str) or len(state) > MAX_STATE or not state.isascii():
+        if type(state) is not str or len(state) > MAX_STATE:
             raise refused()
-        sealed = _unwrapped(state)
-        head, body = sealed[:_HEAD], sealed[_HEAD:]
-        for key in self._ready():
-            if key.id == head[1:]:
-                payload = _opened(key, head, body, bound)
+        try:
+            sealed = a2b_base64(state, strict_mode=True)
+        except ValueError:  # binascii.Error is one
+            raise refused() from None
+        # One spelling for each state, because a dialogue may be known by it: the last character could have several.
+        over = len(sealed) % 3
+        if over and b2a_base64(sealed[-over:], newline=False) != state[-4:].encode():
+            raise refused()
+        head = sealed[:_HEAD]
+        for key in self._keys or self._ready():
+            if head == key.encrypted or head == key.signed:
+                payload = _decrypted(key, sealed, bound) if head == key.encrypted else _verified(key, sealed, bound)
                 if payload is not None:
                     return payload
         raise refused()
 
 
-def _unwrapped(state: str) -> bytes:
-    """Strict base64: one spelling for each state, because a dialogue may be known by it."""
+def _decrypted(key: _Key, sealed: bytes, bound: bytes) -> bytes | None:
+    if key.cipher is None or len(sealed) < _HEAD + _NONCE + _TAG:
+        return None
+    body = _HEAD + _NONCE
     try:
-        sealed = binascii.a2b_base64(state, strict_mode=True)
-    except (binascii.Error, ValueError):
-        raise refused() from None
-    if binascii.b2a_base64(sealed, newline=False) != state.encode():
-        raise refused()
-    return sealed
+        return key.cipher.decrypt(sealed[_HEAD:body], sealed[body:], key.encrypted + bound)  # type: ignore[no-any-return]
+    except Exception as error:  # its class is in `cryptography`, which is not imported here
+        if type(error).__name__ != "InvalidTag":
+            raise
+        return None
 
 
-def _opened(key: _Key, head: bytes, body: bytes, bound: bytes) -> bytes | None:
-    if head[:1] == ENCRYPTED and key.cipher is not None and len(body) >= 28:
-        try:
-            return bytes(key.cipher.decrypt(body[:12], body[12:], head + bound))
-        except Exception as error:  # its class is in `cryptography`, which is not imported here
-            if type(error).__name__ != "InvalidTag":
-                raise
-            return None
-    if head[:1] == SIGNED and len(body) >= 32:
-        payload = body[32:]
-        if hmac.compare_digest(body[:32], _signature(key, head, bound, payload)):
-            return payload
-    return None
+def _verified(key: _Key, sealed: bytes, bound: bytes) -> bytes | None:
+    body = _HEAD + _MAC
+    payload = sealed[body:]
+    return payload if hmac.compare_digest(sealed[_HEAD:body], _signature(key, bound, payload)) else None
 
 
-def _signature(key: _Key, head: bytes, bound: bytes, payload: bytes) -> bytes:
-    return hmac.digest(key.mac, head + sha256(bound).digest() + payload, "sha256")
+def _signature(key: _Key, bound: bytes, payload: bytes) -> bytes:
+    return hmac.digest(key.mac, key.signed + sha256(bound).digest() + payload, "sha256")

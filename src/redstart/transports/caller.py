@@ -69,7 +69,7 @@ class AsgiCaller:
         self._loop = asyncio.get_running_loop()
         self._begin: asyncio.Handle | None = None
         self._waiting: asyncio.Task[None] | None = None
-        self.task = asyncio.current_task()
+        self.task = asyncio.current_task(self._loop)
         self._timer: asyncio.TimerHandle | None = None
 
     @property

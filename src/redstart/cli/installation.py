@@ -1,0 +1,160 @@
+"""What `redstart doctor` says of an installation: the interpreter, the libraries, the extras, the keys.
+
+No key is ever printed. Nothing but the standard library is imported at the top: a missing library is for a step to say.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import NamedTuple
+
+OLDEST = (3, 11)
+EXTRAS = {
+    "client": "a Client of URLs",
+    "auth": "",
+    "seal": "encrypted request states",
+    "redis": "",
+    "postgres": "",
+    "validate": "keywords of JSON Schema beyond the usual ones",
+    "dev": "hearing of changed files at once, not each second",
+    "otel": "",
+}
+"""What each extra is for; nothing where no code uses it yet."""
+MODULES = {"opentelemetry-api": "opentelemetry"}
+"""Libraries that are imported by another name."""
+SECRETS = re.compile(r"""(\bkeys\s*=\s*[\[(])[^\])]*|(?<=://)[^/@\s'"]+(?=@)|[0-9A-Fa-f]{32,}""")
+"""What a traceback may show: keys in a line of code, the user of a URL, anything that `openssl rand -hex` made."""
+
+
+class Found(NamedTuple):
+    """What a step has to say; `state` is ok, warn, fail or skip."""
+
+    state: str
+    found: str
+    advice: str = ""
+
+
+def python(_: object) -> Found:
+    found = f"{platform.python_version()}, {sys.executable}"
+    if sys.version_info[:2] < OLDEST:
+        return Found("fail", found, f"redstart needs Python {OLDEST[0]}.{OLDEST[1]} or newer")
+    return Found("ok", found)
+
+
+def package(_: object) -> Found:
+    import redstart
+
+    found = f"{redstart.__version__}, {Path(redstart.__file__).parent}"
+    try:
+        metadata.version("redstart")
+    except metadata.PackageNotFoundError:
+        return Found("fail", f"{found}, not installed, so that what it needs is not known", "pip install redstart")
+    return Found("ok", found)
+
+
+def libraries(_: object) -> Found:
+    versions, absent, wrong = _installed("")
+    if absent or wrong:
+        missing = (f"{name} is not installed" for name in absent)
+        return Found("fail", ", ".join((*missing, *wrong, *versions)), "pip install --upgrade redstart")
+    return Found("ok", ", ".join(versions))
+
+
+def extra(name: str, _: object) -> Found:
+    purpose, install = EXTRAS[name], f'pip install "redstart[{name}]"'
+    versions, absent, wrong = _installed(name)
+    if absent:  # of two libraries one may be there for the sake of another extra
+        if purpose:
+            return Found("ok", f"not installed; for {purpose}", install)
+        return Found("ok", "not installed; nothing uses it yet")
+    if wrong:
+        return Found("warn", ", ".join((*wrong, *versions)), install.replace("install", "install --upgrade", 1))
+    return Found("ok", ", ".join(versions), f"for {purpose}" if purpose else "nothing uses it yet")
+
+
+def _installed(extra: str) -> tuple[list[str], list[str], list[str]]:
+    """Of the libraries of an extra, or of redstart itself: those with their versions, the absent, what is wrong."""
+    versions, absent, wrong = [], [], []
+    for line in metadata.requires("redstart") or ():
+        marked = re.search(r"""extra == ['"]([\w-]+)""", line)
+        if (marked[1] if marked else "") != extra or ("!= 'win32'" in line and sys.platform == "win32"):
+            continue
+        name = re.split(r"[^\w.-]", line, maxsplit=1)[0]
+        try:
+            versions.append(f"{name} {(version := metadata.version(name))}")
+            import_module(MODULES.get(name, name.replace("-", "_")))
+        except metadata.PackageNotFoundError:
+            absent.append(name)
+            continue
+        except Exception as error:
+            wrong.append(f"{name} cannot be imported ({error})")
+        least = re.search(r">=([\d.]+)", line)
+        if least and _numbers(version) < _numbers(least[1]):
+            wrong.append(f"{name} must be {least[1]} or newer")
+    return versions, absent, wrong
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
+
+
+def event_loop(_: object) -> Found:
+    from redstart.transports.loop import new_loop
+
+    loop = new_loop()
+    loop.close()
+    asked = os.environ.get("REDSTART_LOOP")
+    return Found("ok", type(loop).__module__.partition(".")[0] + (f" (REDSTART_LOOP={asked})" if asked else ""))
+
+
+def request_states(_: object) -> Found:
+    from redstart.server.seal import aes_gcm
+
+    if aes_gcm() is not None:
+        return Found("ok", "encrypted (AES-256-GCM)")
+    found = "clients can read what a dialogue remembers; results of steps stay in the store"
+    return Found("warn", f"only signed (HMAC-SHA256): {found}", 'pip install "redstart[seal]"')
+
+
+def keys(given: Sequence[str | bytes]) -> Found:
+    from redstart.server.seal import SHORT_KEY, found_keys
+
+    make = "openssl rand -hex 32"
+    try:
+        source, listed = found_keys(given)
+    except OSError as error:
+        advice = f"let it be a file that this user can read, one key a line; make a key with: {make}"
+        return Found("fail", f"REDSTART_KEY_FILE: {_shown_path()}: {error.strerror}", advice)
+    listed = [key for key in listed if key]
+    if not listed:
+        found = "one made by the process" + (f", because {source} is empty" if source else "")
+        found += ": dialogues do not survive a restart, and do not work across several workers"
+        return Found("warn", found, f"set REDSTART_KEYS or REDSTART_KEY_FILE; make a key with: {make}")
+    short = sum(len(key) < SHORT_KEY for key in listed)
+    found = f"{len(listed)} from {source}" + ("; the first one seals, all of them open" if len(listed) > 1 else "")
+    if short:
+        return Found("warn", f"{found}; {short} with fewer than {SHORT_KEY} characters", f"make one with: {make}")
+    return Found("ok", found)
+
+
+def _shown_path() -> str:
+    """The path of the key file; not what may be a key, put there by mistake."""
+    path = os.environ["REDSTART_KEY_FILE"]
+    return path if os.path.isabs(path) else f"its path, looked for in {os.getcwd()}"
+
+
+def redacted(text: str) -> str:
+    """A text of somebody else's, without keys and passwords."""
+    with suppress(OSError, ImportError):
+        from redstart.server.seal import found_keys
+
+        for key in filter(None, found_keys(())[1]):
+            text = text.replace(key.decode(errors="replace"), "***")
+    return SECRETS.sub(lambda match: (match[1] or "") + "***", text)
