@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import socket
 import subprocess
 import sys
@@ -9,37 +10,68 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 DEADLINE = 20.0
 
 
+_held: list[socket.socket] = []
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port for a server of this test run alone, also between the end of one server and the start of the next.
+
+    On Linux a socket that is bound but does not listen keeps others from getting the same number, as a port or as the
+    near end of a connection, and lets a server have it that sets SO_REUSEADDR, as all do. It is held until the end.
+    """
+    probe = socket.socket()
+    if sys.platform == "linux":
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    probe.bind(("127.0.0.1", 0))
+    port: int = probe.getsockname()[1]
+    if sys.platform == "linux":
+        _held.append(probe)
+    else:
+        probe.close()
+    return port
+
+
+@atexit.register
+def _let_go() -> None:
+    for probe in _held:
+        probe.close()
+
+
+def launch(command: Sequence[str], port: int, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a server and wait until it listens. It writes to our stderr: pytest shows that, and no pipe fills up."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, **options)
+    try:
+        await_port(process, port)
+    except BaseException:
+        process.kill()
+        process.wait(DEADLINE)
+        raise
+    return process
 
 
 @contextmanager
 def serving(command: Sequence[str], port: int) -> Iterator[str]:
     """Run a server that listens on `port`; gives its URL once it answers, and ends it by its id."""
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT)
+    process = launch(command, port, cwd=ROOT)
     try:
-        await_port(process, port)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()
-        _, errors = process.communicate(timeout=DEADLINE)
-        sys.stderr.write(errors.decode(errors="replace"))
+        process.wait(DEADLINE)
 
 
 def await_port(process: subprocess.Popen[bytes], port: int) -> None:
-    """Wait until somebody listens; a server that died says why."""
+    """Wait until somebody listens; a server that died has said why on stderr."""
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise AssertionError(f"the server ended with {process.returncode}: {process.communicate()[1]!r}")
+            raise AssertionError(f"the server ended with {process.returncode}")
         with socket.socket() as probe:
             probe.settimeout(1)
             if probe.connect_ex(("127.0.0.1", port)) == 0:

@@ -13,13 +13,22 @@ from typing import Any, TypeVar
 
 import pytest
 
-from redstart.client import Client
+from redstart.client import CallResult, Client
 
 T = TypeVar("T")
 PEERS = Path(__file__).parent / "peers"
 MCP_STDIO = [sys.executable, str(PEERS / "mcp_server.py"), "stdio"]
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-REVISIONS = (*HANDSHAKE, "2026-07-28")
+MODERN = "2026-07-28"
+REVISIONS = (*HANDSHAKE, MODERN)
+INFO = {"name": "s", "version": "1"}
+DISCOVERED = {
+    "resultType": "complete",
+    "supportedVersions": [MODERN],
+    "capabilities": {},
+    "ttlMs": 0,
+    "cacheScope": "public",
+}
 
 
 def run(work: Coroutine[Any, Any, T], seconds: float = 20) -> T:
@@ -30,6 +39,17 @@ def run(work: Coroutine[Any, Any, T], seconds: float = 20) -> T:
             return await work
 
     return asyncio.run(bounded(), debug=False)
+
+
+async def cancel(c: Client, tag: str) -> CallResult:
+    """Have a call of the tool `wait` cancelled after the server has begun it; whether the server noticed."""
+    started = asyncio.Event()
+    call = asyncio.create_task(c.call_tool("wait", {"tag": tag}, on_progress=lambda progress: started.set()))
+    await started.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    return await c.call_tool("was_cancelled", {"tag": tag}, timeout=10)
 
 
 async def time_out(c: Client) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from client.support import HANDSHAKE, MCP_STDIO, REVISIONS, run, time_out
+from client.support import HANDSHAKE, MCP_STDIO, REVISIONS, cancel, run, time_out
 from redstart.client import (
     Client,
     ConnectionClosed,
@@ -181,14 +181,7 @@ def test_a_callback_that_fails_reaches_the_caller_in_the_modern_era(connect: Con
 def test_a_cancelled_call_is_cancelled_on_the_server(connect: Connect, protocol: str, way: str) -> None:
     async def main() -> None:
         async with connect(protocol=protocol) as c:
-            started = asyncio.Event()
-            tag = f"cancel {way} {protocol} {time.monotonic_ns()}"
-            call = asyncio.create_task(c.call_tool("wait", {"tag": tag}, on_progress=lambda progress: started.set()))
-            await started.wait()
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            assert (await c.call_tool("was_cancelled", {"tag": tag}, timeout=10)).data is True
+            assert (await cancel(c, f"cancel {way} {protocol} {time.monotonic_ns()}")).data is True
 
     run(main())
 

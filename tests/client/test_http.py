@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from client.support import Request, http_server, run
+from client.support import DISCOVERED, INFO, MODERN, Request, http_server, run
 from redstart.client import (
     Client,
     ClientError,
@@ -23,16 +23,7 @@ from redstart.client import (
     http,
 )
 
-MODERN = "2026-07-28"
-INFO = {"name": "s", "version": "1"}
 INITIALIZED = {"protocolVersion": "2025-11-25", "capabilities": {"logging": {}}, "serverInfo": INFO}
-DISCOVERED = {
-    "resultType": "complete",
-    "supportedVersions": [MODERN],
-    "capabilities": {},
-    "ttlMs": 0,
-    "cacheScope": "public",
-}
 Start = Callable[..., str]
 Handler = Callable[[Request], Awaitable[None]]
 

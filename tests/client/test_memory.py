@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from client.peers.redstart_server import add_grow
 from client.support import run
 from redstart import Server
 from redstart.client import Client, Event
@@ -29,17 +30,7 @@ def server_with_a_life(life: list[str], broken: bool = False) -> Server:
         """Add, in a thread."""
         return a + b
 
-    @server.tool
-    async def grow(name: str) -> str:
-        """Register another tool."""
-
-        def added() -> str:
-            """Another tool."""
-            return name
-
-        added.__name__ = name
-        server.register(added)
-        return name
+    add_grow(server)
 
     return server
 

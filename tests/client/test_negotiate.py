@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.support import PEERS, Request, http_server, reply, run, scripted
+from client.support import DISCOVERED, INFO, MODERN, PEERS, Request, http_server, reply, run, scripted
 from redstart.client import (
     Client,
     ClientError,
@@ -20,16 +20,7 @@ from redstart.client import (
     negotiate,
 )
 
-MODERN = "2026-07-28"
-INFO = {"name": "s", "version": "1"}
 INITIALIZED = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO}
-DISCOVERED = {
-    "resultType": "complete",
-    "supportedVersions": [MODERN],
-    "capabilities": {},
-    "ttlMs": 0,
-    "cacheScope": "public",
-}
 
 
 def error(code: int, data: Any = None) -> str:

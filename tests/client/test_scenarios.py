@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from client.peers.redstart_server import build
-from client.support import HANDSHAKE, PEERS, REVISIONS, run, time_out
+from client.support import HANDSHAKE, PEERS, REVISIONS, cancel, run, time_out
 from redstart.client import (
     Client,
     ConnectionClosed,
@@ -219,14 +219,7 @@ def test_a_refusal(connect: Connect, protocol: str) -> None:
 def test_cancellation(connect: Connect, transport: str, protocol: str) -> None:
     async def main() -> None:
         async with connect() as c:
-            started = asyncio.Event()
-            tag = f"{transport} {protocol} {time.monotonic_ns()}"
-            call = asyncio.create_task(c.call_tool("wait", {"tag": tag}, on_progress=lambda _: started.set()))
-            await started.wait()
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-            assert (await c.call_tool("was_cancelled", {"tag": tag}, timeout=10)).text == "true"
+            assert (await cancel(c, f"{transport} {protocol} {time.monotonic_ns()}")).text == "true"
 
     run(main())
 

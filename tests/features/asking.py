@@ -7,13 +7,19 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from redstart import Server
+import pytest
+
+from redstart import Accepted, Cancelled, Context, Declined, Server, SyncContext, Tool
 from redstart.transports.memory import MemoryPeer
 
 JUNE = "2025-06-18"
 NOVEMBER = "2025-11-25"
 MODERN = "2026-07-28"
 REVISIONS = (JUNE, NOVEMBER, MODERN)
+KEYS = ["a key that two servers share, long enough"]
+
+every = pytest.mark.parametrize("revision", REVISIONS)
+handshakes = pytest.mark.parametrize("revision", [JUNE, NOVEMBER])
 
 ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 PREFIX = "io.modelcontextprotocol/"
@@ -170,3 +176,64 @@ def play_tool(server: Server, revision: str, reply: Reply | None, name: str = "t
         return text, player
 
     return run(server, play)
+
+
+# ---------------------------------------------------------------- one request at a time
+
+
+def first_round(server: Server, name: str = "t", **options: Any) -> dict[str, Any]:
+    """The first answer to a tool call."""
+
+    async def play() -> dict[str, Any]:
+        return await Player(server, **options).request("tools/call", {"name": name, "arguments": {}})
+
+    return run(server, play)  # type: ignore[no-any-return]
+
+
+def again(server: Server, result: dict[str, Any], responses: Any, **changes: Any) -> dict[str, Any]:
+    """The answer to the retry; a parameter that is `...` is left out."""
+    params = {"name": "t", "arguments": {}, "requestState": result["requestState"], "inputResponses": responses}
+    options = changes.pop("options", {})
+    params |= changes
+
+    async def play() -> dict[str, Any]:
+        wanted = {key: value for key, value in params.items() if value is not ...}
+        return await Player(server, **options).request("tools/call", wanted)
+
+    return run(server, play)  # type: ignore[no-any-return]
+
+
+def text(answer: dict[str, Any]) -> str:
+    """The text of a tool's answer."""
+    return answer["result"]["content"][0]["text"]  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------- servers that ask
+
+
+def serve(*tools: Any, **options: Any) -> Server:
+    return Server("asking", tools=tools, **options)
+
+
+async def ask_name(ctx: Context) -> str:
+    """The acceptance test of the specifying documents."""
+    match await ctx.elicit("What is your name?", {"type": "object", "properties": {"name": {"type": "string"}}}):
+        case Accepted({"name": name}):
+            return f"Hello, {name}!"
+        case Accepted() | Declined() | Cancelled():
+            return "No name provided."
+
+
+def ask_name_blocking(ctx: SyncContext) -> str:
+    match ctx.elicit("What is your name?", {"type": "object", "properties": {"name": {"type": "string"}}}):
+        case Accepted({"name": name}):
+            return f"Hello, {name}!"
+    return "No name provided."
+
+
+async def ask_name_by_key(ctx: Context) -> str:
+    answer = await ctx.elicit("What is your name?", str, key="user_name")
+    return f"Hello, {answer.data}!" if isinstance(answer, Accepted) else "No name provided."
+
+
+ASK_NAME = Tool("t", handler=ask_name_by_key)

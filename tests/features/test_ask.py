@@ -13,48 +13,17 @@ from features.asking import (
     DECLINE,
     JUNE,
     MODERN,
-    NOVEMBER,
-    REVISIONS,
     Player,
     accept,
+    ask_name,
+    ask_name_blocking,
+    every,
     play_tool,
     run,
     script,
+    serve,
 )
-from redstart import (
-    Accepted,
-    Cancelled,
-    Context,
-    Declined,
-    Server,
-    SyncContext,
-)
-
-every = pytest.mark.parametrize("revision", REVISIONS)
-handshakes = pytest.mark.parametrize("revision", [JUNE, NOVEMBER])
-
-
-def serve(*tools: Any, **options: Any) -> Server:
-    server = Server("asking", **options)
-    for tool in tools:
-        server.tool(tool)
-    return server
-
-
-async def ask_name(ctx: Context) -> str:
-    """The acceptance test of the specifying documents."""
-    match await ctx.elicit("What is your name?", {"type": "object", "properties": {"name": {"type": "string"}}}):
-        case Accepted({"name": name}):
-            return f"Hello, {name}!"
-        case Accepted() | Declined() | Cancelled():
-            return "No name provided."
-
-
-def ask_name_blocking(ctx: SyncContext) -> str:
-    match ctx.elicit("What is your name?", {"type": "object", "properties": {"name": {"type": "string"}}}):
-        case Accepted({"name": name}):
-            return f"Hello, {name}!"
-    return "No name provided."
+from redstart import Accepted, Cancelled, Context, SyncContext
 
 
 @every

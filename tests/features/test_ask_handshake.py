@@ -7,52 +7,9 @@ from typing import Any
 
 import pytest
 
-from features.asking import (
-    JUNE,
-    NOVEMBER,
-    REVISIONS,
-    Player,
-    accept,
-    play_tool,
-    run,
-    script,
-)
-from redstart import (
-    Accepted,
-    Cancelled,
-    Context,
-    Declined,
-    Server,
-    SyncContext,
-    Tool,
-)
+from features.asking import Player, accept, ask_name, ask_name_blocking, handshakes, play_tool, run, script, serve
+from redstart import Context, Server, SyncContext, Tool
 from redstart.server.deadline import Deadline
-
-every = pytest.mark.parametrize("revision", REVISIONS)
-handshakes = pytest.mark.parametrize("revision", [JUNE, NOVEMBER])
-
-
-def serve(*tools: Any, **options: Any) -> Server:
-    server = Server("asking", **options)
-    for tool in tools:
-        server.tool(tool)
-    return server
-
-
-async def ask_name(ctx: Context) -> str:
-    """The acceptance test of the specifying documents."""
-    match await ctx.elicit("What is your name?", {"type": "object", "properties": {"name": {"type": "string"}}}):
-        case Accepted({"name": name}):
-            return f"Hello, {name}!"
-        case Accepted() | Declined() | Cancelled():
-            return "No name provided."
-
-
-def ask_name_blocking(ctx: SyncContext) -> str:
-    match ctx.elicit("What is your name?", {"type": "object", "properties": {"name": {"type": "string"}}}):
-        case Accepted({"name": name}):
-            return f"Hello, {name}!"
-    return "No name provided."
 
 
 @handshakes

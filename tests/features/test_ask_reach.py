@@ -12,12 +12,13 @@ from features.asking import (
     JUNE,
     MODERN,
     NOVEMBER,
-    REVISIONS,
     Player,
     accept,
+    every,
     play_tool,
     run,
     script,
+    serve,
 )
 from redstart import (
     Accepted,
@@ -31,16 +32,6 @@ from redstart import (
     current_context,
 )
 from redstart.server.handling import elicit_callable
-
-every = pytest.mark.parametrize("revision", REVISIONS)
-handshakes = pytest.mark.parametrize("revision", [JUNE, NOVEMBER])
-
-
-def serve(*tools: Any, **options: Any) -> Server:
-    server = Server("asking", **options)
-    for tool in tools:
-        server.tool(tool)
-    return server
 
 
 @every

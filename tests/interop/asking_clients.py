@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from unittest import mock
 
 from support import ROOT
@@ -45,12 +45,30 @@ class Refused(Exception):
         self.data = data
 
 
-class Driver(Protocol):
-    """What a test does with a client. Tools end as (text of all blocks, isError)."""
+class Driver:
+    """What a test does with a client. Tools end as (text of all blocks, isError); a `kind` of exception refuses."""
 
-    async def tool(self, name: str, **arguments: Any) -> tuple[str, bool]: ...
-    async def prompt(self, name: str) -> str: ...
-    async def read(self, uri: str) -> str: ...
+    def __init__(self, client: Any, kind: type[Exception], reason: Callable[[Any], Any]) -> None:
+        self.client = client
+        self._kind = kind
+        self._reason = reason
+
+    async def _tried(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await work
+        except self._kind as error:
+            reason = self._reason(error)
+            raise Refused(reason.code, reason.data) from error
+
+    async def tool(self, name: str, **arguments: Any) -> tuple[str, bool]:
+        result = await self._tried(self.client.call_tool(name, arguments))
+        return "\n".join(block.text for block in result.content), bool(result.is_error)
+
+    async def prompt(self, name: str) -> str:
+        return (await self._tried(self.client.get_prompt(name, {}))).messages[0].content.text  # type: ignore[no-any-return]
+
+    async def read(self, uri: str) -> str:
+        return (await self._tried(self.client.read_resource(uri))).contents[0].text  # type: ignore[no-any-return]
 
 
 User = Callable[[Question], Any]
@@ -79,33 +97,10 @@ class Table:
 # ---------------------------------------------------------------- ours
 
 
-class Ours:
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
-    async def _tried(self, work: Coroutine[Any, Any, T]) -> T:
-        from redstart.client import RequestError
-
-        try:
-            return await work
-        except RequestError as error:
-            raise Refused(error.code, error.data) from error
-
-    async def tool(self, name: str, **arguments: Any) -> tuple[str, bool]:
-        result = await self._tried(self.client.call_tool(name, arguments))
-        return "\n".join(block.text for block in result.content), bool(result.is_error)
-
-    async def prompt(self, name: str) -> str:
-        return (await self._tried(self.client.get_prompt(name, {}))).messages[0].content.text  # type: ignore[no-any-return]
-
-    async def read(self, uri: str) -> str:
-        return (await self._tried(self.client.read_resource(uri))).contents[0].text  # type: ignore[no-any-return]
-
-
 @asynccontextmanager
 async def ours(url: str | None, revision: str, table: Table | None) -> AsyncIterator[Driver]:
     """Our client; without a table it declares nothing."""
-    from redstart.client import Client
+    from redstart.client import Client, RequestError
 
     async def on_elicit(asked: Any) -> Any:
         return await table.ask(Question(asked.mode, asked.message, asked.schema, asked.url or ""))  # type: ignore[union-attr]
@@ -116,33 +111,10 @@ async def ours(url: str | None, revision: str, table: Table | None) -> AsyncIter
     answers: dict[str, Any] = {"on_elicit": on_elicit, "on_sample": on_sample, "roots": ROOTS} if table else {}
     async with Client(url or [sys.executable, SERVER], protocol=revision, **answers) as client:
         assert client.protocol_version == revision
-        yield Ours(client)
+        yield Driver(client, RequestError, lambda error: error)
 
 
 # ---------------------------------------------------------------- theirs
-
-
-class Theirs:
-    def __init__(self, client: Any) -> None:
-        self.client = client
-
-    async def _tried(self, work: Coroutine[Any, Any, T]) -> T:
-        from mcp.shared.exceptions import MCPError
-
-        try:
-            return await work
-        except MCPError as error:
-            raise Refused(error.error.code, error.error.data) from error
-
-    async def tool(self, name: str, **arguments: Any) -> tuple[str, bool]:
-        result = await self._tried(self.client.call_tool(name, arguments))
-        return "\n".join(block.text for block in result.content), bool(result.is_error)
-
-    async def prompt(self, name: str) -> str:
-        return (await self._tried(self.client.get_prompt(name, {}))).messages[0].content.text  # type: ignore[no-any-return]
-
-    async def read(self, uri: str) -> str:
-        return (await self._tried(self.client.read_resource(uri))).contents[0].text  # type: ignore[no-any-return]
 
 
 def _callbacks(table: Table) -> dict[str, Any]:
@@ -171,6 +143,7 @@ async def theirs(url: str | None, revision: str, table: Table | None) -> AsyncIt
     """The client of `mcp` 2.3. It offers its newest handshake revision; the test makes it believe in an older one."""
     from mcp.client.client import Client
     from mcp.client.stdio import StdioServerParameters, stdio_client
+    from mcp.shared.exceptions import MCPError
 
     target: Any = url or stdio_client(StdioServerParameters(command=sys.executable, args=[SERVER]))
     callbacks = _callbacks(table) if table else {}
@@ -179,7 +152,7 @@ async def theirs(url: str | None, revision: str, table: Table | None) -> AsyncIt
     with mock.patch("mcp.client.session.LATEST_HANDSHAKE_VERSION", newest):
         async with Client(target, mode=mode, cache=None, **callbacks) as client:
             assert client.protocol_version == revision
-            yield Theirs(client)
+            yield Driver(client, MCPError, lambda error: error.error)
 
 
 CLIENTS = {"ours": ours, "mcp": theirs}

@@ -10,11 +10,13 @@ server = Server("dialogues", version="1.0.0")
 
 @server.tool
 async def secret(tag: int, ctx: Context) -> str:
-    """Two rounds that belong to `tag` alone, and a step before them."""
+    """Two rounds that belong to `tag` alone, and steps before, between and after them."""
     reserved = await ctx.step("reserve", lambda: tag * 3)
     first = await ctx.ask(f"First of {tag}?", int)
+    kept = await ctx.step("keep", lambda: first)
     second = await ctx.ask(f"Second of {tag}?", int)
-    return f"{tag} {reserved} {first} {second}"
+    paid = await ctx.step("pay", lambda: second)
+    return f"{tag} {reserved} {kept} {paid}"
 
 
 @server.tool

@@ -7,7 +7,6 @@ import base64
 import http.client
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 
 from redstart.client import Client, ElicitRequest
-from support import DEADLINE, ROOT, await_port, free_port
+from support import DEADLINE, ROOT, free_port, launch
 
 SERVER = str(ROOT / "tests" / "interop" / "dialogue_server.py")
 MODERN = "2026-07-28"
@@ -25,7 +24,9 @@ PREFIX = "io.modelcontextprotocol/"
 CAPABILITIES: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 META = {f"{PREFIX}protocolVersion": MODERN, f"{PREFIX}clientCapabilities": CAPABILITIES}
 OLD, NEW, OTHER = "the old key that was shared", "the new key that was shared", "the key of somebody else"
-CROWD = 400
+CROWD = 1000
+STRAYS = range(0, CROWD, 20)
+CONNECTIONS = 50  # to each process
 
 
 class Process:
@@ -37,24 +38,26 @@ class Process:
         command = [sys.executable, "-c", run, str(port)]
         self.port = port
         self.url = f"http://127.0.0.1:{port}/mcp"
-        self._popen = subprocess.Popen(command, env={**clean, **environment}, stdin=subprocess.DEVNULL, stderr=-1)
-        await_port(self._popen, port)
+        self._popen = launch(command, port, env={**clean, **environment})
 
     def kill(self) -> None:
         self._popen.kill()
-        self._popen.communicate(timeout=DEADLINE)
+        self._popen.wait(DEADLINE)
 
     def call(self, tag: int = 7, tool: str = "secret", **more: Any) -> tuple[int, dict[str, Any]]:
         """One request on a connection of its own, always with the same id."""
-        params = {"name": tool, "arguments": {"tag": tag}, "_meta": META, **more}
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
         try:
-            connection.request("POST", "/mcp", body, {**HEADERS, "Mcp-Name": tool})
+            connection.request("POST", "/mcp", request(tag, tool, more), {**HEADERS, "Mcp-Name": tool})
             response = connection.getresponse()
             return response.status, json.loads(response.read())
         finally:
             connection.close()
+
+
+def request(tag: int, tool: str, more: dict[str, Any]) -> bytes:
+    params = {"name": tool, "arguments": {"tag": tag}, "_meta": META, **more}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
 
 
 HEADERS = {
@@ -82,6 +85,7 @@ def answered(reply: tuple[int, dict[str, Any]], value: int) -> dict[str, Any]:
     """The parameters of the next round."""
     status, message = reply
     assert status == 200, message
+    assert "result" in message, message
     result = message["result"]
     assert result["resultType"] == "input_required"
     (key,) = result["inputRequests"]
@@ -91,6 +95,7 @@ def answered(reply: tuple[int, dict[str, Any]], value: int) -> dict[str, Any]:
 def text(reply: tuple[int, dict[str, Any]]) -> str:
     status, message = reply
     assert status == 200, message
+    assert "result" in message, message
     found: str = message["result"]["content"][0]["text"]
     return found
 
@@ -189,42 +194,70 @@ def test_without_cryptography_states_are_signed_and_hold_no_step() -> None:
             assert server.call(tag=123_457, **more)[1]["error"]["code"] == -32602
 
 
-def test_a_crowd_with_equal_ids_never_mixes() -> None:
-    """Each dialogue has its own connection and the id 1, and its rounds go to the two processes in turn."""
+# ---------------------------------------------------------------- a crowd
+
+
+def test_a_thousand_dialogues_with_equal_ids_never_mix() -> None:
+    """All of them are open at once, all requests have the id 1, and each round goes to the other process."""
     with process(REDSTART_KEYS=OLD) as one, process(REDSTART_KEYS=OLD) as two:
-        found = asyncio.run(asyncio.wait_for(_crowd([one.port, two.port]), 50))
+        found = asyncio.run(asyncio.wait_for(_crowd(one.port, two.port), 50))
     assert found == [f"{tag} {tag * 3} {tag + 1000} {tag + 2000}" for tag in range(CROWD)]
 
 
-async def _crowd(ports: list[int]) -> list[str]:
-    asked = 0
-    everyone = asyncio.Event()
+async def _crowd(*ports: int) -> list[str]:
+    async with Wires(ports[0]) as one, Wires(ports[1]) as two:
 
-    async def dialogue(tag: int) -> str:
-        nonlocal asked
-        more: dict[str, Any] = {}
-        for turn, value in enumerate((tag + 1000, tag + 2000)):
-            more = answered(await _post(ports[(tag + turn) % 2], tag, more), value)
-            asked += 1
-            if asked == CROWD:
-                everyone.set()
-            await everyone.wait()  # all dialogues are open before any goes on
-        return text(await _post(ports[tag % 2], tag, more))
+        async def all_of_them(turn: int, more: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+            """One round of every dialogue: over when the last of them has its answer."""
+            return await asyncio.gather(*((one, two)[(tag + turn) % 2].call(tag, more[tag]) for tag in range(CROWD)))
 
-    return await asyncio.gather(*(dialogue(tag) for tag in range(CROWD)))
+        more: list[dict[str, Any]] = [{}] * CROWD
+        for turn, word in enumerate(("First", "Second")):
+            replies = await all_of_them(turn, more)
+            more = [answered(reply, tag + 1000 * (turn + 1)) for tag, reply in enumerate(replies)]
+            assert list(map(_question, replies)) == [f"{word} of {tag}?" for tag in range(CROWD)]
+            assert len({each["requestState"] for each in more}) == CROWD
+            # who brings the state of its neighbour is sent away, and nobody's dialogue suffers
+            strays = await asyncio.gather(*((one, two)[tag // 20 % 2].call(tag, more[tag + 1]) for tag in STRAYS))
+            assert [message["error"]["code"] for _, message in strays] == [-32602] * len(STRAYS)
+        return list(map(text, await all_of_them(2, more)))
 
 
-async def _post(port: int, tag: int, more: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    params = {"name": "secret", "arguments": {"tag": tag}, "_meta": META, **more}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
-    named = {"Host": f"127.0.0.1:{port}", "Content-Length": str(len(body)), "Connection": "close", "Mcp-Name": "secret"}
-    head = "".join(f"{name}: {value}\r\n" for name, value in (named | HEADERS).items())
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
+def _question(reply: tuple[int, dict[str, Any]]) -> str:
+    (asked,) = reply[1]["result"]["inputRequests"].values()
+    found: str = asked["params"]["message"]
+    return found
+
+
+class Wires:
+    """A few connections to one process, which many dialogues use in turn."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._all: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._idle: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+
+    async def __aenter__(self) -> Wires:
+        for _ in range(CONNECTIONS):
+            wire = await asyncio.open_connection("127.0.0.1", self._port)
+            self._all.append(wire)
+            self._idle.put_nowait(wire)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for _, writer in self._all:
+            writer.close()
+        for _, writer in self._all:
+            await writer.wait_closed()
+
+    async def call(self, tag: int, more: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        body = request(tag, "secret", more)
+        named = {"Host": f"127.0.0.1:{self._port}", "Content-Length": str(len(body)), "Mcp-Name": "secret"}
+        head = "".join(f"{name}: {value}\r\n" for name, value in (named | HEADERS).items())
+        reader, writer = wire = await self._idle.get()
         writer.write(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)
-        raw = await reader.read()
-    finally:
-        writer.close()
-        await writer.wait_closed()
-    answer, _, content = raw.partition(b"\r\n\r\n")
-    return int(answer.split()[1]), json.loads(content)
+        status, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
+        (length,) = (int(line.partition(":")[2]) for line in lines if line.startswith("content-length:"))
+        reply = int(status.split()[1]), json.loads(await reader.readexactly(length))
+        self._idle.put_nowait(wire)  # a wire that failed is used no more
+        return reply

@@ -7,48 +7,22 @@ from typing import Any
 
 import pytest
 
-from features.asking import JUNE, NOVEMBER, Player, accept, run, script
-from redstart import Accepted, Context, Server, Tool
-
-KEYS = ["a key that two servers share, long enough"]
-
-
-def serve(*tools: Any, **options: Any) -> Server:
-    return Server("replay", tools=tools, **options)
-
-
-def first_round(server: Server, name: str = "t", **options: Any) -> dict[str, Any]:
-    """The first answer to a tool call."""
-
-    async def play() -> dict[str, Any]:
-        return await Player(server, **options).request("tools/call", {"name": name, "arguments": {}})
-
-    return run(server, play)  # type: ignore[no-any-return]
-
-
-def again(server: Server, result: dict[str, Any], responses: Any, **changes: Any) -> dict[str, Any]:
-    """The answer to the retry."""
-    params = {"name": "t", "arguments": {}, "requestState": result["requestState"], "inputResponses": responses}
-    options = changes.pop("options", {})
-    params |= changes
-
-    async def play() -> dict[str, Any]:
-        wanted = {key: value for key, value in params.items() if value is not ...}
-        return await Player(server, **options).request("tools/call", wanted)
-
-    return run(server, play)  # type: ignore[no-any-return]
-
-
-async def ask_name(ctx: Context) -> str:
-    answer = await ctx.elicit("What is your name?", str, key="user_name")
-    return f"Hello, {answer.data}!" if isinstance(answer, Accepted) else "No name provided."
-
-
-ASK_NAME = Tool("t", handler=ask_name)
-
-
-def text(answer: dict[str, Any]) -> str:
-    return answer["result"]["content"][0]["text"]  # type: ignore[no-any-return]
+from features.asking import (
+    ASK_NAME,
+    JUNE,
+    KEYS,
+    NOVEMBER,
+    Player,
+    accept,
+    again,
+    ask_name_by_key,
+    first_round,
+    run,
+    script,
+    serve,
+    text,
+)
+from redstart import Context, Server, Tool
 
 
 @pytest.mark.requirement("T88", "T92")
@@ -212,7 +186,7 @@ def test_answers_without_a_state_count_for_questions_with_a_key() -> None:
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_state_for_one_use(whole: bool) -> None:
     options = {"single_use": True} if whole else {}
-    server = serve(Tool("t", handler=ask_name, single_use=not whole), **options)
+    server = serve(Tool("t", handler=ask_name_by_key, single_use=not whole), **options)
     result = first_round(server)["result"]
     responses = {"user_name": accept(answer="Ada")}
     assert text(again(server, result, responses)) == "Hello, Ada!"

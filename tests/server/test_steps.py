@@ -7,49 +7,9 @@ from typing import Any
 
 import pytest
 
-from features.asking import REVISIONS, Player, accept, play_tool, run, script
-from redstart import Accepted, Context, Server, SyncContext, Tool
+from features.asking import KEYS, REVISIONS, Player, accept, again, first_round, play_tool, run, script, serve, text
+from redstart import Context, SyncContext
 from redstart.server.seal import KeyRing
-
-KEYS = ["a key that two servers share, long enough"]
-
-
-def serve(*tools: Any, **options: Any) -> Server:
-    return Server("replay", tools=tools, **options)
-
-
-def first_round(server: Server, name: str = "t", **options: Any) -> dict[str, Any]:
-    """The first answer to a tool call."""
-
-    async def play() -> dict[str, Any]:
-        return await Player(server, **options).request("tools/call", {"name": name, "arguments": {}})
-
-    return run(server, play)  # type: ignore[no-any-return]
-
-
-def again(server: Server, result: dict[str, Any], responses: Any, **changes: Any) -> dict[str, Any]:
-    """The answer to the retry."""
-    params = {"name": "t", "arguments": {}, "requestState": result["requestState"], "inputResponses": responses}
-    options = changes.pop("options", {})
-    params |= changes
-
-    async def play() -> dict[str, Any]:
-        wanted = {key: value for key, value in params.items() if value is not ...}
-        return await Player(server, **options).request("tools/call", wanted)
-
-    return run(server, play)  # type: ignore[no-any-return]
-
-
-async def ask_name(ctx: Context) -> str:
-    answer = await ctx.elicit("What is your name?", str, key="user_name")
-    return f"Hello, {answer.data}!" if isinstance(answer, Accepted) else "No name provided."
-
-
-ASK_NAME = Tool("t", handler=ask_name)
-
-
-def text(answer: dict[str, Any]) -> str:
-    return answer["result"]["content"][0]["text"]  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

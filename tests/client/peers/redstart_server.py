@@ -101,6 +101,21 @@ def build() -> Server:
         """Any note."""
         return name.encode()
 
+    add_grow(server)
+
+    @server.tool
+    def die() -> str:
+        """End the process."""
+        sys.stderr.write("these are my last words\n")
+        sys.stderr.flush()
+        os._exit(3)
+
+    return server
+
+
+def add_grow(server: Server) -> None:
+    """A tool that adds a tool."""
+
     @server.tool
     async def grow(name: str) -> str:
         """Register another tool."""
@@ -112,15 +127,6 @@ def build() -> Server:
         added.__name__ = name
         server.register(added)
         return name
-
-    @server.tool
-    def die() -> str:
-        """End the process."""
-        sys.stderr.write("these are my last words\n")
-        sys.stderr.flush()
-        os._exit(3)
-
-    return server
 
 
 def serve_http(app: Any) -> None:
