@@ -153,6 +153,11 @@ def decoded(data: bytes) -> dict[str, Any]:
 # ---------------------------------------------------------------- the server's own things
 
 
+def outcomes(added: Any, failed: Any, wrong: Any, read: Any, message: Any) -> list[Any]:
+    what_failed = [failed.is_error, failed.content[0].text, wrong.is_error]
+    return [added.structured, *what_failed, read.text, message.role, message.content.text]
+
+
 def house() -> Server:
     server = Server("house")
 
@@ -183,15 +188,7 @@ def house() -> Server:
         wrong = await ctx.call_tool("add", {"a": "x"})
         read = await ctx.read_resource("notes://one")
         (message,) = await ctx.get_prompt("review", {"code": "x = 1"})
-        return [
-            added.structured,
-            failed.is_error,
-            failed.content[0].text,
-            wrong.is_error,
-            read[0].text,
-            message.role,
-            message.content.text,
-        ]
+        return outcomes(added, failed, wrong, read[0], message)
 
     @server.tool
     def use_in_thread(ctx: SyncContext) -> list[Any]:
@@ -200,15 +197,7 @@ def house() -> Server:
         wrong = ctx.call_tool("add", {"a": "x"})
         read = ctx.read_resource("notes://one")
         (message,) = ctx.get_prompt("review", {"code": "x = 1"})
-        return [
-            added.structured,
-            failed.is_error,
-            failed.content[0].text,
-            wrong.is_error,
-            read[0].text,
-            message.role,
-            message.content.text,
-        ]
+        return outcomes(added, failed, wrong, read[0], message)
 
     @server.tool
     async def misuse(ctx: Context, what: str) -> int:

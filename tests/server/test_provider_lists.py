@@ -22,9 +22,6 @@ from redstart.client import RequestError
 from server.clients import ERAS, call, use
 from server.sums import Custom, Factorial
 
-PROMISE: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-
 pytestmark = pytest.mark.parametrize("era", ERAS)
 
 
