@@ -290,18 +290,15 @@ class Mapped(TypedDict):
         ({"type": "object"}, "properties"),
         ({"type": "object", "properties": {"a": {"type": "object"}}}, '"a" is an object'),
         ({"type": "object", "properties": {"a": {}}}, '"a" is of no type'),
-        ({"type": "object", "properties": {"a": True}}, '"a" is of no type'),
+        ({"type": "object", "properties": {"a": True}}, '"a" is true'),
         ({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}}, '"a" is an array'),
         ({"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 2}}}, "multipleOf"),
-        ({"type": "object", "properties": {"a": {"type": "string", "enum": ["x"], "enumNames": []}}}, None),
+        ({"type": "object", "properties": {"a": {"type": "string", "enum": ["x"], "enumNames": []}}}, "enumNames"),
         ({"type": "object", "properties": {"a": {"type": "string", "enum": ["x"], "enumNames": ["1", "2"]}}}, "names"),
         ({"type": "object", "properties": {"a": {"type": "string", "oneOf": [{"type": "string"}]}}}, "const"),
     ],
 )
-def test_what_no_form_can_carry_is_refused_by_name(schema: Any, problem: str | None) -> None:
-    if problem is None:
-        compile_form(schema)
-        return
+def test_what_no_form_can_carry_is_refused_by_name(schema: Any, problem: str) -> None:
     with pytest.raises(FormError) as caught:
         compile_form(schema)
     assert problem in str(caught.value)

@@ -89,12 +89,14 @@ def test_a_cancelled_call_ends_its_questions(revision: str, blocking: bool) -> N
         question = await player.receive()
         player.send({"method": "notifications/cancelled", "params": {"requestId": id}})
         await ended.wait()
+        withdrawn = await player.receive()
+        assert (withdrawn["method"], withdrawn["params"]["requestId"]) == ("notifications/cancelled", question["id"])
         player.send({"id": question["id"], "result": accept(answer="late")})
         answer = await player.request("ping", {})
         return answer["result"], dict(player.peer.link.pending), len(player.sent)
 
     server = serve(t, sync)
-    assert run(server, play) == ({}, {}, 3)
+    assert run(server, play) == ({}, {}, 4)
 
 
 @handshakes

@@ -172,9 +172,9 @@ def test_keys_are_rotated_while_dialogues_are_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("T90")
-@pytest.mark.parametrize("key", [OTHER, ""], ids=["other-key", "no-key"])
-def test_a_foreign_state_is_refused(key: str) -> None:
-    with process(REDSTART_KEYS=OLD) as one, process(REDSTART_KEYS=key) as two:
+@pytest.mark.parametrize("keys", [{"REDSTART_KEYS": OTHER}, {}], ids=["other-key", "no-key"])
+def test_a_foreign_state_is_refused(keys: dict[str, Any]) -> None:
+    with process(REDSTART_KEYS=OLD) as one, process(**keys) as two:
         more = answered(one.call(), 1)
         assert two.call(**more)[1]["error"]["code"] == -32602
 

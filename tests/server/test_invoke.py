@@ -47,7 +47,7 @@ def test_def_runs_in_a_thread_async_def_and_inline_on_the_loop() -> None:
         ({"executor": "thread"}, True, "async def"),
         ({"timeout": 0}, False, "above 0"),
         ({"timeout": 1, "executor": "inline"}, False, "nothing can stop it"),
-        ({"concurrency": 0}, False, "make no sense"),
+        ({"concurrency": 0}, False, "at least 1"),
     ],
 )
 def test_options_that_make_no_sense_fail_at_registration(options: dict[str, Any], is_async: bool, words: str) -> None:

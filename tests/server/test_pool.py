@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextvars
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from queue import SimpleQueue
 from typing import TypeVar
 
 import pytest
@@ -137,7 +139,25 @@ def test_abandoned_threads_are_replaced_only_up_to_the_size_again() -> None:
     run(script, size=1)
 
 
-def test_a_thread_that_waits_for_a_human_gives_its_place_back() -> None:
+def test_a_thread_that_waits_for_the_loop_gives_its_place_back() -> None:
+    async def script(pool: Pool) -> str:
+        loop, answered = asyncio.get_running_loop(), asyncio.Event()
+
+        def ask() -> str:
+            pool.wait(answered.wait(), loop)
+            return "answered"
+
+        asking = pool.run(ask, {})
+        assert await pool.run(lambda: "other", {}) == "other"
+        answered.set()
+        value: str = await asking
+        await until(lambda: pool.away == 0 and pool.threads == 1)
+        return value
+
+    assert run(script, size=1) == "answered"
+
+
+def test_a_thread_that_waits_for_a_process_gives_its_place_back() -> None:
     answered = threading.Event()
 
     async def script(pool: Pool) -> str:
@@ -150,7 +170,7 @@ def test_a_thread_that_waits_for_a_human_gives_its_place_back() -> None:
         assert await pool.run(lambda: "other", {}) == "other"
         answered.set()
         value: str = await asking
-        await until(lambda: pool.waiting_for_people == 0 and pool.threads == 1)
+        await until(lambda: pool.away == 0 and pool.threads == 1)
         return value
 
     assert run(script, size=1) == "answered"
@@ -161,9 +181,47 @@ def test_lending_outside_the_pool_does_nothing() -> None:
         await pool.run(int, {})
         with pool.lent():
             await asyncio.sleep(0)
-            return pool.waiting_for_people
+            return pool.away
 
     assert run(script) == 0
+
+
+def test_a_thread_of_somebody_else_has_no_place_to_give_away() -> None:
+    async def script(pool: Pool) -> tuple[str, int]:
+        loop, lent = asyncio.get_running_loop(), []
+
+        async def work() -> str:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            lent.append(pool.away)
+            return "done"
+
+        await pool.run(int, {})
+        return await asyncio.to_thread(pool.wait, work(), loop), lent[0]
+
+    assert run(script) == ("done", 0)
+
+
+@pytest.mark.parametrize("loop_closed", [False, True])
+def test_a_closed_pool_ends_what_its_threads_wait_for(loop_closed: bool) -> None:
+    pool, seen = Pool(1), SimpleQueue[type[BaseException]]()
+
+    def wait_twice(loop: asyncio.AbstractEventLoop) -> None:
+        for _ in range(2):
+            try:
+                pool.wait(asyncio.sleep(20), loop)
+            except BaseException as error:
+                seen.put(type(error))
+
+    async def script() -> None:
+        pool.run(wait_twice, {"loop": asyncio.get_running_loop()})
+        await until(lambda: pool.away == 1)
+        if not loop_closed:
+            pool.close()
+
+    asyncio.run(script())
+    pool.close()
+    assert [seen.get(timeout=20) for _ in range(2)] == [concurrent.futures.CancelledError] * 2
 
 
 def test_what_comes_after_a_job_is_called_even_if_nobody_waits() -> None:

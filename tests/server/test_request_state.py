@@ -40,9 +40,6 @@ def test_what_asks_carries_requests_and_state_and_no_cache() -> None:
     [
         {},
         {"wrong_key": accept(answer="Ada")},
-        {"user_name": 12345},
-        {"user_name": None},
-        {"user_name": {"content": {"answer": "Ada"}}},
         {"user_name": accept(answer=7)},
         {"user_name": accept(answer=None)},
         ...,
@@ -55,6 +52,20 @@ def test_a_missing_or_bad_answer_asks_again(responses: Any) -> None:
     assert second["resultType"] == "input_required"
     assert second["inputRequests"].keys() == {"user_name"}
     assert text(again(server, second, {"user_name": accept(answer="Ada")})) == "Hello, Ada!"
+
+
+@pytest.mark.parametrize("malformed", [12345, None, "Ada", [], {"content": {"answer": "Ada"}}, {"action": 7}])
+def test_an_answer_that_no_user_can_have_given_is_refused(malformed: Any) -> None:
+    async def t(ctx: Context) -> str:
+        try:
+            return await ctx.ask("Name?", key="user_name")
+        except Exception:  # a handler that forgives everything does not hide a broken client
+            return "somebody"
+
+    server = serve(t)
+    error = again(server, first_round(server)["result"], {"user_name": malformed})["error"]
+    assert error["code"] == -32602
+    assert "inputResponses['user_name']" in error["message"]
 
 
 def test_extra_answers_are_ignored() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
+import select
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 COMMANDS = {
     "run": "serve a file, a module or an object",
@@ -15,8 +18,38 @@ COMMANDS = {
 }
 
 
+BROKEN_PIPE = 128 + 13
+"""The status of a command that SIGPIPE has ended, as shells count it."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the result is the exit status."""
+    """Run the command line; the result is the exit status. A reader that goes, as `head` does, is no error."""
+    try:
+        try:
+            return _main(argv)
+        finally:
+            if sys.stdout is not None and not sys.stdout.closed:
+                sys.stdout.flush()  # here, not at the exit, where nobody can catch what it raises
+    except BrokenPipeError:
+        broken = [stream for stream in (sys.stdout, sys.stderr) if _is_broken(stream)]
+        if not broken:  # it was another pipe, of the server's own
+            raise
+        for stream in broken:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return BROKEN_PIPE
+
+
+def _is_broken(stream: Any) -> bool:
+    """Whether nobody reads the other end."""
+    try:
+        poll, descriptor = select.poll(), stream.fileno()
+    except (AttributeError, OSError, ValueError):  # Windows has no poll; what has no descriptor has no other end
+        return False
+    poll.register(descriptor, 0)  # an error is told in any case
+    return bool(poll.poll(0))
+
+
+def _main(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="redstart", description="Make any Python application an MCP server.")
     parser.add_argument("--version", action="version", version=_version())

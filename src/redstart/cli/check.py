@@ -7,6 +7,7 @@ import asyncio
 import sys
 
 from redstart.cli.target import TargetError, load
+from redstart.server.checked import SettingsError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +19,8 @@ def act(arguments: argparse.Namespace) -> int:
 
     try:
         server = load(arguments.target)
-    except TargetError as error:
+        server.host.load_keys()
+    except (TargetError, SettingsError) as error:
         sys.stderr.write(f"redstart: {error}\n")
         return 2
     found = asyncio.run(problems(server))

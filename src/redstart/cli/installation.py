@@ -29,8 +29,10 @@ EXTRAS = {
 """What each extra is for; nothing where no code uses it yet."""
 MODULES = {"opentelemetry-api": "opentelemetry"}
 """Libraries that are imported by another name."""
-SECRETS = re.compile(r"""(\bkeys\s*=\s*[\[(])[^\])]*|(?<=://)[^/@\s'"]+(?=@)|[0-9A-Fa-f]{32,}""")
-"""What a traceback may show: keys in a line of code, the user of a URL, anything that `openssl rand -hex` made."""
+IN_CODE = r"""(\bkeys\s*=\s*[\[(])[^\])]*|(?<=://)[^\s'"]+(?=@)"""
+"""What a traceback may show: keys in a line of code, the user of a URL."""
+SECRETS = re.compile(IN_CODE + "|[0-9A-Fa-f]{32,}")
+"""The same, and anything that `openssl rand -hex` made."""
 
 
 class Found(NamedTuple):
@@ -124,37 +126,28 @@ def request_states(_: object) -> Found:
 
 
 def keys(given: Sequence[str | bytes]) -> Found:
-    from redstart.server.seal import SHORT_KEY, found_keys
+    from redstart.server.checked import SettingsError
+    from redstart.server.seal import MAKE_ONE, SHORT_KEY, found_keys
 
-    make = "openssl rand -hex 32"
     try:
         source, listed = found_keys(given)
-    except OSError as error:
-        advice = f"let it be a file that this user can read, one key a line; make a key with: {make}"
-        return Found("fail", f"REDSTART_KEY_FILE: {_shown_path()}: {error.strerror}", advice)
-    listed = [key for key in listed if key]
+    except SettingsError as error:
+        return Found("fail", error.problem, error.advice)
     if not listed:
-        found = "one made by the process" + (f", because {source} is empty" if source else "")
-        found += ": dialogues do not survive a restart, and do not work across several workers"
-        return Found("warn", found, f"set REDSTART_KEYS or REDSTART_KEY_FILE; make a key with: {make}")
+        found = "one made by the process: dialogues do not survive a restart, and do not work across several workers"
+        return Found("warn", found, f"set REDSTART_KEYS or REDSTART_KEY_FILE; {MAKE_ONE}")
     short = sum(len(key) < SHORT_KEY for key in listed)
     found = f"{len(listed)} from {source}" + ("; the first one seals, all of them open" if len(listed) > 1 else "")
     if short:
-        return Found("warn", f"{found}; {short} with fewer than {SHORT_KEY} characters", f"make one with: {make}")
+        return Found("warn", f"{found}; {short} with fewer than {SHORT_KEY} characters", MAKE_ONE)
     return Found("ok", found)
-
-
-def _shown_path() -> str:
-    """The path of the key file; not what may be a key, put there by mistake."""
-    path = os.environ["REDSTART_KEY_FILE"]
-    return path if os.path.isabs(path) else f"its path, looked for in {os.getcwd()}"
 
 
 def redacted(text: str) -> str:
     """A text of somebody else's, without keys and passwords."""
-    with suppress(OSError, ImportError):
+    with suppress(ValueError, OSError, ImportError):  # keys that are not there cannot be shown
         from redstart.server.seal import found_keys
 
-        for key in filter(None, found_keys(())[1]):
+        for key in found_keys(())[1]:
             text = text.replace(key.decode(errors="replace"), "***")
     return SECRETS.sub(lambda match: (match[1] or "") + "***", text)

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from redstart.cli.target import TargetError, load
+from redstart.server.checked import SettingsError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +29,8 @@ def act(arguments: argparse.Namespace) -> int:
         guard_stdout()
     try:
         server = load(arguments.target)
-    except TargetError as error:
+        server.host.load_keys()
+    except (TargetError, SettingsError) as error:
         sys.stderr.write(f"redstart: {error}\n")
         return 2
     if arguments.http:

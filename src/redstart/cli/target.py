@@ -6,6 +6,8 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from redstart.cli.installation import IN_CODE
 from redstart.features.errors import RegistrationError
 from redstart.schema.callables import SignatureError
 from redstart.schema.types import UnsupportedType
@@ -157,22 +160,31 @@ def _run(load: Callable[[], R], what: str) -> R:
         lines = traceback.format_exception(error)
         own = [line for line in lines if "redstart/cli" not in line and "importlib" not in line]
         said = "".join(traceback.format_exception_only(error)).rstrip().rpartition("\n")[2]
-        raise TargetError(
-            f"{what} could not be loaded{_where(error)}: {said}\n{''.join(own).rstrip()}\n{_advice(error)}"
-        ) from None
+        text = f"{said}\n{''.join(own).rstrip()}"
+        shown = re.sub(IN_CODE, lambda match: (match[1] or "") + "***", text)
+        raise TargetError(f"{what} could not be loaded{_where(error)}: {shown}\n{_advice(error)}") from None
 
 
 def _where(error: BaseException) -> str:
-    """Where in the user's code it happened: the innermost line that is neither Python's nor ours."""
+    """Where in the user's code it happened: the innermost line that is neither Python's nor ours.
+
+    Nor that of a library, unless there is no other: what is served may be installed itself.
+    """
     if isinstance(error, SyntaxError) and error.filename:
         return f" ({error.filename}, line {error.lineno})"
-    own = str(Path(__file__).parent.parent)
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((own, "<", str(Path(importlib.__file__).parent)))
-    ]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_foreign(frame.filename)]
+    frames = [frame for frame in frames if not _is_installed(frame.filename)] or frames
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+
+
+def _is_foreign(file: str) -> bool:
+    """Whether a file is neither ours nor Python's own. (What pip installs may be in a folder of Python's.)"""
+    ours, pythons = os.path.join(Path(__file__).parents[1], ""), os.path.join(Path(os.__file__).parent, "")
+    return not file.startswith(("<", ours)) and (_is_installed(file) or not file.startswith(pythons))
+
+
+def _is_installed(file: str) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
 
 
 def _advice(error: Exception) -> str:

@@ -131,17 +131,26 @@ class Question(Struct):
                 raise _cannot_ask(call, self, need)
 
 
+_DOING: Final = {"elicitation.form": "ask the user a question", "elicitation.url": "send the user to a web page"}
+
+
 def _cannot_ask(call: Call, question: Question, need: str) -> Exception:
     what = need.partition(".")[0]
     if call.dialect.modern:
         # `{}` is the whole of a plain form, so a client that declared nothing is told the shorter way.
         short = need == "elicitation.form" and not call.capabilities.has(what)
         return missing_capability([what if short else need])
-    doing = {"elicitation.form": "ask the user a question", "elicitation.url": "send the user to a web page"}
-    return ToolError(
-        f"This needs to {doing.get(need, 'use ' + need.replace('.', ' with '))}, but the client does not support it "
-        f"(it did not declare {need}). The question was: {question.message}"
-    )
+    return _cannot(question, need, f"the client does not support it (it did not declare {need})")
+
+
+def no_stream(question: Question) -> ToolError:
+    """What a handler ends as that asks somebody who waits for one JSON document."""
+    return _cannot(question, question.needs[0], "the client accepts no messages before the result")
+
+
+def _cannot(question: Question, need: str, reason: str) -> ToolError:
+    doing = _DOING.get(need, "use " + need.replace(".", " with "))
+    return ToolError(f"This needs to {doing}, but {reason}. The question was: {question.message}")
 
 
 # ---------------------------------------------------------------- elicitation
@@ -160,8 +169,14 @@ class FormQuestion(Question, kw_only=True):
     kind = "elicit"
     method = "elicitation/create"
 
+    def check(self, call: Call) -> None:
+        modes = call.capabilities.elicitation
+        # Nearly every client says {} or {"form": {}}.
+        if type(modes) is not dict or type(modes.get("form") if modes else modes) is not dict:
+            Question.check(self, call)
+
     def reworded(self, message: str) -> bytes:
-        return self.form.params(message, self.titled)
+        return self.form.params(message, self.titled)[0]
 
     def read(self, result: Any) -> Any:
         answer = _action(result)
@@ -180,10 +195,12 @@ class FormQuestion(Question, kw_only=True):
 
 def form_question(call: Call, message: str, schema: Any, key: str | None = None) -> Question:
     """A question with a form to fill in."""
+    if type(message) is not str:
+        raise TypeError(f"the message of a question is text, not {message!r}")
     form = compile_form(schema)
     titled = call.dialect.titled_choices
-    params = form.params(message, titled)
-    return FormQuestion(message, key, params, crc32(params), _FORM, form=form, titled=titled)
+    params, digest = form.params(message, titled)
+    return FormQuestion(message, key, params, digest, _FORM, form=form, titled=titled)
 
 
 class UrlQuestion(Question, kw_only=True):

@@ -9,26 +9,23 @@ import math
 import re
 from collections.abc import Callable
 from datetime import date, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-from redstart.schema.problems import Problem, ShapeError, missing, not_a_choice, one_of, wrong_type, wrong_value
+from redstart.features.choices import FormError as FormError
+from redstart.features.choices import Option, default_of, known_by, split, wire_text
+from redstart.schema.problems import (
+    Problem,
+    ShapeError,
+    missing,
+    not_a_choice,
+    one_of,
+    wrong_type,
+    wrong_value,
+)
 
 WORDS: Final[tuple[str, ...]] = ("title", "description")
-ANNOTATIONS: Final = frozenset({*WORDS, "default", "examples", "deprecated", "$comment", "type"})
 SCALARS: Final = ("string", "integer", "number", "boolean")
-
-
-class FormError(TypeError):
-    """A form that no client could be asked to fill in; the message names the field."""
-
-
-class Option(NamedTuple):
-    """One choice: its form on the wire, its words, and the value it stands for."""
-
-    wire: Any
-    title: str
-    value: Any
 
 
 def _is_date(text: str) -> bool:
@@ -58,13 +55,7 @@ LIMITS: Final[dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], bool], 
     "exclusiveMaximum": (lambda v: v, lambda number, bound: number < bound, "less than {}"),
     "minItems": (len, lambda size, bound: size >= bound, "at least {} of the choices"),
     "maxItems": (len, lambda size, bound: size <= bound, "at most {} of the choices"),
-}
-FITTING: Final[dict[str, tuple[str, ...]]] = {
-    "string": ("minLength", "maxLength", "pattern", "format"),
-    "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
-    "boolean": (),
-    "array": ("minItems", "maxItems", "uniqueItems", "items"),
+    "uniqueItems": (lambda v: v, lambda v, bound: not bound or len(set(v)) == len(v), "a list without repeats"),
 }
 # What the spec lets a form say; the rest is checked by us and not sent.
 SENT: Final[dict[str, tuple[str, ...]]] = {
@@ -76,19 +67,47 @@ SENT: Final[dict[str, tuple[str, ...]]] = {
 
 
 class Field:
-    """One field. `wire` is its schema in the newer dialects."""
+    """One field. `wire` is its schema in the newer dialects, `limits` are the keywords that answers are checked by."""
 
-    __slots__ = ("kind", "limits", "many", "name", "nullable", "options", "required", "wire")
+    __slots__ = (
+        "_known",
+        "_reader",
+        "blank",
+        "kind",
+        "limits",
+        "many",
+        "name",
+        "nullable",
+        "options",
+        "required",
+        "wire",
+    )
 
-    def __init__(self, name: str, kind: str, wire: dict[str, Any], *, required: bool, nullable: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        wire: dict[str, Any],
+        *,
+        required: bool,
+        nullable: bool = False,
+        options: tuple[Option, ...] = (),
+        limits: dict[str, Any] | None = None,
+        text: bool = False,
+    ) -> None:
         self.name = name
         self.kind = kind
         self.wire = wire
         self.required = required
         self.nullable = nullable
-        self.options: tuple[Option, ...] = ()
+        self.options = options
         self.many = kind == "array"
-        self.limits = {key: wire[key] for key in (*LIMITS, "format") if key in wire}
+        self.limits = limits or {}
+        self._reader = READERS.get(kind)
+        self._known = known_by(name, options)
+        # Whether an empty text says that there is no answer: a client's text box cannot say it in another way.
+        # In place of a list that is required it says that none was chosen.
+        self.blank = not (required if self.many else text or "" in self._known)
 
     # ------------------------------------------------------------ making
 
@@ -105,11 +124,13 @@ class Field:
             for key, ours, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
                 if key in schema:
                     wire.setdefault(ours, schema[key] + step)
-        if schema.get("format") in FORMATS:
-            wire["format"] = schema["format"]
+        # The type itself checks its limits; a format is only ours to check.
+        limits = {"format": schema["format"]} if schema.get("format") in FORMATS else {}
+        wire.update(limits)
         if default is not None:
             wire["default"] = default
-        return cls(name, kind, wire, required=required, nullable=nullable)
+        text = kind == "string" and "format" not in schema and "contentEncoding" not in schema
+        return cls(name, kind, wire, required=required, nullable=nullable, limits=limits, text=text)
 
     @classmethod
     def choosing(
@@ -136,32 +157,11 @@ class Field:
             wire = {"type": "array", **words, "items": items}
         else:
             wire = {"type": "string", **words, **listed}
-        wire_of = {_hashable(o.value): o.wire for o in options}
-        if many and isinstance(default, list):
-            wire["default"] = [wire_of[_hashable(value)] for value in default]
-        elif default is not None and _hashable(default) in wire_of:
-            wire["default"] = wire_of[_hashable(default)]
-        field = cls(name, "array" if many else "string", wire, required=required, nullable=nullable)
-        field.options = options
-        return field
-
-    @classmethod
-    def from_raw(cls, name: str, schema: Any, *, required: bool) -> Field:
-        """A field of a schema that was written by hand: sent as it stands."""
-        kind = schema.get("type") if isinstance(schema, dict) else None
-        if kind not in FITTING:
-            raise FormError(f'the field "{name}" is {_said(kind)}; a form carries text, numbers, booleans and choices')
-        known = {*ANNOTATIONS, *FITTING[kind], "enum", "enumNames", "oneOf", "const"}
-        foreign = [key for key in schema if key not in known and not key.startswith("x-")]
-        if foreign:
-            raise FormError(f'the field "{name}" has {", ".join(foreign)}, which no form can carry')
-        field = cls(name, kind, schema, required=required)
-        inner = schema.get("items", {}) if kind == "array" else schema
-        if any(key in inner for key in ("enum", "oneOf", "const", "anyOf")):
-            field.options = options_of(name, inner, as_text=False)
-        elif kind == "array":
-            raise FormError(f'the field "{name}" is an array; a form carries an array only of choices from a list')
-        return field
+        if default is not None:
+            wire["default"] = default_of(name, options, default)
+        limits = {key: words[key] for key in LIMITS if key in words}
+        kind = "array" if many else "string"
+        return cls(name, kind, wire, required=required, nullable=nullable, options=options, limits=limits)
 
     # ------------------------------------------------------------ older dialects
 
@@ -169,109 +169,92 @@ class Field:
         """The field for a revision without titled choices, without several of them, and with few defaults."""
         words = {key: self.wire[key] for key in WORDS if key in self.wire}
         if self.many:
-            listed = ", ".join(f"{o.wire} ({o.title})" if o.title else str(o.wire) for o in self.options)
+            names = [f"{wire_text(o.wire)} ({o.title})" if o.title else wire_text(o.wire) for o in self.options]
+            listed = ("; " if any("," in name for name in names) else ", ").join(names)
             text = f"One or more of the following, separated by commas: {listed}"
             said = f"{words['description']} {text}" if "description" in words else text
             return {"type": "string", **words, "description": said}
-        if "oneOf" in self.wire:
-            names = [option.title or str(option.wire) for option in self.options]
-            return {"type": "string", **words, "enum": [o.wire for o in self.options], "enumNames": names}
+        if self.options:
+            titles = [o.title or wire_text(o.wire) for o in self.options]
+            named = {"enumNames": titles} if any(o.title for o in self.options) else {}
+            return {"type": "string", **words, "enum": [wire_text(o.wire) for o in self.options], **named}
         if "default" in self.wire and self.kind != "boolean":
             return {key: value for key, value in self.wire.items() if key != "default"}
         return self.wire
 
     # ------------------------------------------------------------ reading
 
-    def read(self, value: Any, checks: bool) -> Any:
+    def read(self, value: Any) -> Any:
         """The value that was meant, or a Problem is raised in a ShapeError."""
-        if self.many:
-            value = self._split(value)
-            chosen = [self._option(one) for one in value]
-            self._check(value, True)
-            return chosen
+        if self._reader is None:
+            return self._several(value)
         if self.options:
             return self._option(value)
-        out = READERS[self.kind](value)
+        out = self._reader(value)
         if out is None:
             raise _refusal(wrong_type(self.name, KIND_WORDS[self.kind], value))
         if self.limits:
-            self._check(out, checks)
+            self._check(out)
         return out
 
-    def _split(self, value: Any) -> list[Any]:
+    def _several(self, value: Any) -> list[Any]:
         if isinstance(value, str):
-            return [part.strip() for part in value.split(",") if part.strip()]
+            value = split(value, self._known)
         if not isinstance(value, list):
-            raise _refusal(wrong_type(self.name, "a list of choices", value))
-        return value
+            raise _refusal(wrong_type(self.name, KIND_WORDS[self.kind], value))
+        chosen = [self._option(one) for one in value]
+        if self.limits:
+            self._check(chosen)
+        return chosen
 
     def _option(self, value: Any) -> Any:
-        for option in self.options:
-            if option.wire == value and type(option.wire) is type(value):
-                return option.value
-        for option in self.options:
-            if isinstance(value, str) and value and value == option.title:
-                return option.value
-            if str(option.wire) == str(value) and not isinstance(value, bool):
-                return option.value
-        wires = [option.wire for option in self.options]
-        raise _refusal(not_a_choice(self.name, one_of(wires), value, wires))
+        name = value if type(value) is str else wire_text(value) if isinstance(value, int | float) else None
+        if name in self._known:
+            return self._known[name]
+        shown = self._shown()
+        raise _refusal(not_a_choice(self.name, one_of(shown), value, shown))
 
-    def _check(self, value: Any, checks: bool) -> None:
-        """The limits; those of a Python type are checked by the type itself, formats are always ours."""
+    def _shown(self) -> list[Any]:
+        """The choices as people know them: by their titles, except where two have the same one."""
+        return [o.title if o.title and self._known.get(o.title) == o.value else o.wire for o in self.options]
+
+    @property
+    def brief(self) -> str:
+        """What is wanted, in the fewest words."""
+        if self.options and not self.many:
+            return one_of(self._shown())
+        return KIND_WORDS[self.kind].removeprefix("an ").removeprefix("a ")
+
+    def _check(self, value: Any) -> None:
         for word, bound in self.limits.items():
             if word == "format":
-                if bound in FORMATS and not _fits_format(value, bound):
+                if not _fits_format(value, bound):
                     raise _refusal(wrong_value(self.name, FORMATS[bound][1], value))
-            elif checks:
-                measure, fits, words = LIMITS[word]
-                if not fits(measure(value), bound):
-                    raise _refusal(wrong_value(self.name, words.format(bound), value))
+                continue
+            measure, fits, words = LIMITS[word]
+            if not fits(measure(value), bound):
+                raise _refusal(wrong_value(self.name, words.format(bound), value))
 
 
-def read_fields(fields: list[Field], content: dict[str, Any], *, checks: bool) -> dict[str, Any]:
+def read_fields(fields: list[Field], content: dict[str, Any]) -> dict[str, Any]:
     """The content with each field read; all problems at once."""
     out: dict[str, Any] = {}
     problems: list[Problem] = []
     for field in fields:
         value = content.get(field.name)
-        if value is None:
+        if value is None or (value == "" and field.blank):
             if field.required:
-                problems.append(missing(field.name, KIND_WORDS[field.kind].removeprefix("a ").removeprefix("an ")))
+                problems.append(missing(field.name, field.brief))
             continue
         try:
-            out[field.name] = field.read(value, checks)
+            out[field.name] = field.read(value)
         except ShapeError as error:
             problems += error.problems
+        except (ValueError, OverflowError):  # CPython reads and shows no integer of more than 4300 digits
+            problems.append(Problem(field.name, "must be a number with fewer digits"))
     if problems:
         raise ShapeError(problems, noun="field")
     return out
-
-
-def options_of(name: str, schema: dict[str, Any], *, as_text: bool) -> tuple[Option, ...]:
-    """The choices that a schema lists, in whichever of its ways."""
-    listed = schema.get("oneOf") or schema.get("anyOf")
-    if listed is not None:
-        if not all(isinstance(one, dict) and "const" in one for one in listed):
-            raise FormError(f'the field "{name}" has alternatives that are no choices: each needs a "const"')
-        pairs = [(one["const"], str(one.get("title", ""))) for one in listed]
-    else:
-        values = schema["enum"] if "enum" in schema else [schema["const"]]
-        names = schema.get("enumNames") or [""] * len(values)
-        if len(names) != len(values):
-            raise FormError(f'the field "{name}" has {len(values)} choices and {len(names)} names for them')
-        pairs = list(zip(values, names, strict=True))
-    if not all(isinstance(value, str | int | float) for value, _ in pairs):
-        raise FormError(f'the field "{name}" has choices that are neither text nor numbers')
-    return tuple(Option(_text(value) if as_text else value, title, value) for value, title in pairs)
-
-
-def _text(value: Any) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)
-
-
-def _hashable(value: Any) -> Any:
-    return (type(value), value) if not isinstance(value, list | dict) else (list, str(value))
 
 
 def _refusal(problem: Problem) -> ShapeError:
@@ -291,22 +274,26 @@ def _fits_format(value: str, name: str) -> bool:
         return False
 
 
+NUMERAL: Final = re.compile(r"\s*[+-]?(\d+|\d+\.\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
+
+
+def _numeral(value: Any) -> int | float | None:
+    """A number, or the number in a text; what only Python writes, such as 1_0, is none."""
+    if isinstance(value, str) and (found := NUMERAL.fullmatch(value)):
+        return int(value) if found[1].isdigit() and not found[2] else float(value)
+    return value if type(value) in (int, float) else None
+
+
 def _integer(value: Any) -> int | None:
     if type(value) is int:
         return value
-    number = _number(value)
-    return None if number is None or number != int(number) else int(number)
+    number = _numeral(value)
+    return int(number) if number is not None and number == number // 1 else None
 
 
 def _number(value: Any) -> int | float | None:
-    if isinstance(value, str) and value.isascii():
-        try:
-            value = int(value) if value.strip().lstrip("+-").isdigit() else float(value)
-        except ValueError:
-            return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return value
+    number = _numeral(value)
+    return None if number is None or not math.isfinite(number) else number
 
 
 def _boolean(value: Any) -> bool | None:

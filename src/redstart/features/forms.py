@@ -13,21 +13,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 import msgspec
 
-from redstart.features.fields import (
-    FORMATS,
-    WORDS,
-    Field,
-    FormError,
-    Option,
-    options_of,
-    read_fields,
-)
+from redstart.features.choices import FormError, Option, options_of
+from redstart.features.fields import FORMATS, WORDS, Field, read_fields
+from redstart.features.rawforms import raw_fields
 from redstart.schema.containers import Array
 from redstart.schema.nodes import Either, Link, Record
-from redstart.schema.problems import ShapeError
+from redstart.schema.problems import Problem, ShapeError
 from redstart.schema.scalars import Choice as ChoiceNode
 from redstart.schema.types import UnsupportedType, compile_type
 from redstart.wire.jsonrpc import encode
@@ -36,6 +31,7 @@ LISTED: Final[tuple[str, ...]] = ("minItems", "maxItems")
 SCALARS: Final = (str, int, bool)
 ANSWER: Final = "answer"
 """The name of the one field of a form for a bare `str`, `int`, choice …"""
+SAID_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +74,22 @@ class Format:
 class Form:
     """A compiled form: its schema for each kind of dialect, and the way from content to a value."""
 
-    __slots__ = ("_build", "_schemas", "_tails", "fields", "raw")
+    __slots__ = ("_build", "_root", "_schemas", "_tails", "fields", "raw")
 
     def __init__(
-        self, fields: list[Field], build: Callable[[dict[str, Any]], Any], raw: Mapping[str, Any] | None = None
+        self,
+        fields: list[Field],
+        build: Callable[[dict[str, Any]], Any],
+        raw: Mapping[str, Any] | None = None,
+        *,
+        root: str = "",
     ) -> None:
         self.fields = fields
         self.raw = raw
         self._build = build
+        self._root = root  # the field that all of the value is in, if it is one
         self._schemas: dict[bool, dict[str, Any]] = {}
-        self._tails: dict[bool, bytes] = {}
+        self._tails: dict[bool, tuple[bytes, int]] = {}
 
     def schema(self, titled: bool) -> dict[str, Any]:
         """The `requestedSchema`; `titled` says whether the dialect knows titled and multiple choices."""
@@ -96,13 +98,15 @@ class Form:
             made = self._schemas[titled] = self._render(titled)
         return made
 
-    def params(self, message: str, titled: bool) -> bytes:
-        """The params of an elicitation with this form."""
-        tail = self._tails.get(titled)
-        if tail is None:
+    def params(self, message: str, titled: bool) -> tuple[bytes, int]:
+        """The params of an elicitation with this form, and a fingerprint of them."""
+        made = self._tails.get(titled)
+        if made is None:
             mode = b',"mode":"form"}' if titled else b"}"
-            tail = self._tails[titled] = b',"requestedSchema":%b%b' % (encode(self.schema(titled)), mode)
-        return b'{"message":' + encode(message) + tail
+            tail = b',"requestedSchema":%b%b' % (encode(self.schema(titled)), mode)
+            made = self._tails[titled] = tail, crc32(tail)
+        words = encode(message)
+        return b'{"message":' + words + made[0], crc32(words, made[1])
 
     def _render(self, titled: bool) -> dict[str, Any]:
         properties = {field.name: field.wire if titled else field.older() for field in self.fields}
@@ -116,11 +120,33 @@ class Form:
 
     def read(self, content: dict[str, Any]) -> Any:
         """The value that a client's content stands for, or a ShapeError that names what is wrong with it."""
-        fields = read_fields(self.fields, content, checks=self.raw is not None)
+        fields = read_fields(self.fields, content)
         try:
             return self._build(fields)
         except ShapeError as error:
-            raise ShapeError(error.problems, noun="field") from None
+            raise ShapeError([_placed(problem, self._root) for problem in error.problems], noun="field") from None
+        except Exception as error:  # the checks of a user's class may raise anything
+            problem = Problem("", f"is refused: {_said(error)}")
+            raise ShapeError([_placed(problem, self._root)], noun="field") from error
+
+
+def _placed(problem: Problem, root: str) -> Problem:
+    """The problem of a value, in the words of a form: of one field, or of all of them together."""
+    words = " ".join(problem.expected.split())
+    words = words if len(words) <= SAID_CHARS else words[: SAID_CHARS - 1] + "…"
+    if root or problem.path:
+        return msgspec.structs.replace(problem, path=root + problem.path, expected=words)
+    return Problem("", f"The form {words.removesuffix('.')}", kind="text")
+
+
+def _said(error: Exception) -> str:
+    """What an error says, for people: a ValueError is written for them, any other needs its name."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # even that is the user's code
+        return name
+    return text if text and isinstance(error, ValueError) else f"{name}: {text}".removesuffix(": ")
 
 
 def compile_form(schema: Any) -> Form:
@@ -134,7 +160,11 @@ def compile_form(schema: Any) -> Form:
     if isinstance(schema, Form):
         return schema
     if isinstance(schema, Mapping):
-        return _from_raw(msgspec.json.encode(schema))
+        try:
+            encoded = msgspec.json.encode(schema)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise FormError(f"the schema of the form is no JSON: {error}") from error
+        return _from_raw(encoded)
     if isinstance(schema, list | tuple | range):
         return _from_choices(list(schema))
     try:
@@ -163,14 +193,7 @@ def _from_choices(choices: list[Any]) -> Form:
         raise FormError("there is nothing to choose from: the list of choices is empty")
     pairs = [_pair(choice) for choice in choices]
     names = [str(value.value if isinstance(value, enum.Enum) else value) for value, _ in pairs]
-    if len(set(names)) != len(names):
-        raise FormError(f"two choices look the same: {sorted(n for n in set(names) if names.count(n) > 1)}")
-    options = tuple(
-        Option(name, title or ("" if isinstance(value, str) else name), index)
-        for index, (name, (value, title)) in enumerate(zip(names, pairs, strict=True))
-    )
-    if not any(title for _, title in pairs):
-        options = tuple(Option(option.wire, "", option.value) for option in options)
+    options = tuple(Option(name, title, at) for at, (name, (_, title)) in enumerate(zip(names, pairs, strict=True)))
     field = Field.choosing(ANSWER, {}, options, required=True)
     return Form([field], lambda content: pairs[content[ANSWER]][0])
 
@@ -181,12 +204,7 @@ def _from_choices(choices: list[Any]) -> Form:
 @lru_cache(256)
 def _from_raw(encoded: bytes) -> Form:
     schema = msgspec.json.decode(encoded)
-    properties = schema.get("properties")
-    if schema.get("type") != "object" or not isinstance(properties, dict):
-        raise FormError('the schema of a form is {"type": "object", "properties": {…}}')
-    required = schema.get("required", [])
-    fields = [Field.from_raw(name, inner, required=name in required) for name, inner in properties.items()]
-    return Form(fields, lambda content: content, schema)
+    return Form(raw_fields(schema), lambda content: content, schema)
 
 
 # ---------------------------------------------------------------- from a type
@@ -207,8 +225,8 @@ def _from_type(annotation: Any) -> Form:
         if annotation in SCALARS:  # what the field has read is the answer
             return Form([field], itemgetter(ANSWER))
         if field.nullable:
-            return Form([field], lambda content: shape.convert(content.get(ANSWER)))
-        return Form([field], lambda content: shape.convert(content[ANSWER]))
+            return Form([field], lambda content: shape.convert(content.get(ANSWER)), root=ANSWER)
+        return Form([field], lambda content: shape.convert(content[ANSWER]), root=ANSWER)
     enums = {slot.wire: _enum_of(_resolved(slot.node)) for slot in target.slots} if isinstance(target, Record) else {}
     required = document.get("required", [])
     fields = [

@@ -95,7 +95,7 @@ def sampling_question(
         params["tools"] = [_tool(call, tool) for tool in tools]
     if tools or "toolChoice" in params:
         needs.append("sampling.tools")
-    if params.get("includeContext") in ("thisServer", "allServers"):
+    if params.get("includeContext") in ("thisServer", "allServers") and call.dialect.sampling_parts:
         needs.append("sampling.context")
     words = next((part.get("text", "") for part in _parts(said[-1]["content"])), "") if said else ""
     encoded = encode(params)

@@ -208,7 +208,7 @@ class Tools:
                 raise
             return error.result(promised=tool.output_schema is not None)
         except asyncio.CancelledError as error:
-            if call.state is not None:  # it may be a question that waits
+            if call.state is not None and call.state.suspended:  # a question has ended this run
                 raise
             task = asyncio.current_task()
             if task is None or task.cancelling():

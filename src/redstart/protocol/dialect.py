@@ -31,6 +31,8 @@ class Dialect(Protocol):
     """Whether a URL elicitation may end a call as an error."""
     titled_choices: bool
     """Whether an elicitation form may have titled choices, multi-selects and defaults."""
+    sampling_parts: bool
+    """Whether a client says which parts of sampling it knows: tools, and the context of servers."""
 
     def dress(self, result: Result | Any) -> bytes:
         """The body of a response, encoded once."""

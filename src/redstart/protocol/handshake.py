@@ -41,6 +41,7 @@ SINCE: Final[dict[type, dict[str, int]]] = {
 # The revision that first knew a kind of content; before it, a text block names what was left out.
 CONTENT_SINCE: Final[dict[type, int]] = {t.Audio: 1, t.ResourceLink: 2}
 CAPABILITY_SINCE: Final = {"completions": 1, "tasks": 3}
+ELICITATION_SINCE: Final = 2
 MODERN_CAPABILITIES: Final = frozenset({"extensions"})
 
 
@@ -56,7 +57,7 @@ class Handshake:
         self.structured: Structured = "objects" if self.age >= 2 else "none"
         self.batches = self.age == 1
         self.progress_messages = self.age >= 1
-        self.primes = self.url_required = self.titled_choices = self.age >= 3
+        self.primes = self.url_required = self.titled_choices = self.sampling_parts = self.age >= 3
         self._gates_content = self.age < 3
 
     def admit(self, call: Call, session: Session) -> None:
@@ -151,9 +152,13 @@ ANONYMOUS: Final = Session(revision=LATEST, capabilities=NO_CAPABILITIES)
 def negotiate(params: t.InitializeParams) -> Session:
     """The session that `initialize` opens: the revision asked for, or the latest that has a handshake."""
     asked = params.protocol_version
+    revision = asked if asked in DIALECTS else LATEST
+    capabilities = _converted(params.capabilities, ClientCapabilities, NO_CAPABILITIES)
+    if capabilities.elicitation is not UNSET and DIALECTS[revision].age < ELICITATION_SINCE:
+        capabilities.elicitation = UNSET
     return Session(
-        revision=asked if asked in DIALECTS else LATEST,
-        capabilities=_converted(params.capabilities, ClientCapabilities, NO_CAPABILITIES),
+        revision=revision,
+        capabilities=capabilities,
         client_info=_converted(params.client_info, Implementation, UNSET),
         subscriptions=set(),
     )

@@ -44,7 +44,7 @@ from redstart.wire.jsonrpc import (
     response,
 )
 from redstart.wire.meta import PROTOCOL_VERSION
-from redstart.wire.types import Result
+from redstart.wire.types import CancelledParams, Result
 
 _EMPTY = b"{}"
 _ORDINARY = frozenset(row for row in METHODS.values() if row.eras & HANDSHAKE and row.name != "initialize")
@@ -243,6 +243,12 @@ class Link:
         pending = Pending(f"ask-{self._asked}", call)
         self.pending[pending.id] = pending
         return pending, request(b'"%b"' % pending.id.encode(), method, params)
+
+    def withdraw(self, pending: Pending) -> bytes:
+        """The bytes that take a question back. It is ours, so it may outlive the call that asked it."""
+        self.pending.pop(pending.id, None)
+        params = CancelledParams(request_id=pending.id, reason="the answer is no longer awaited")
+        return notification("notifications/cancelled", params)
 
     def forget(self, call: Call) -> bytes | None:
         """Close `call` without an answer; the bytes are a batch that this completes."""

@@ -64,6 +64,7 @@ class Modern:
     primes = False
     url_required = False
     titled_choices = True
+    sampling_parts = True
 
     def __init__(self, server: Implementation) -> None:
         # On every result, so without its icons and words: those are in the answer to `server/discover`.

@@ -10,24 +10,26 @@ Spec: /specification/2026-07-28/basic/patterns/mrtr.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from asyncio import current_task
-from hashlib import sha256
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 
-from redstart.features.ask import CANCELLED, Ask, BadAnswer, Question
+from redstart.features.ask import Ask, BadAnswer, Question, no_stream
 from redstart.features.errors import Unanswered, Unwind, log
 from redstart.protocol.call import Call
 from redstart.server.deadline import off_the_clock
-from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode
-from redstart.wire.types import CancelledParams
+from redstart.server.scope import Scope, current_scope, scoped
+from redstart.server.steps import Steps, inside, new_name
+from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode
 
 if TYPE_CHECKING:
     from redstart.server.host import Host
     from redstart.server.request_state import Answered
 
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 TRIES: Final = 2
 """How often a handshake client is asked one question before a bad answer counts as none."""
 
@@ -36,6 +38,8 @@ def dialogue_of(call: Call, host: Host) -> Dialogue:
     """The dialogue of a call, begun with its first question or step."""
     dialogue: Dialogue | None = call.state
     if dialogue is None:
+        if not call.method.may_ask:
+            raise RuntimeError(f"{call.method.name} cannot ask: only tools, prompts and resources can")
         dialogue = Dialogue(call, host, call.dialect.asks)
         if call.open:
             call.state = dialogue
@@ -63,19 +67,21 @@ class Dialogue(Struct, eq=False):
     fresh: bool = True
     """Whether no earlier round is known, so nobody else can be in this dialogue."""
     answers: dict[str, Answered] = {}
-    loose: dict[str, Any] = {}
+    loose: Mapping[str, Any] = NOTHING
     """Answers that came without a state: they count for questions with a `key=` only."""
-    steps: dict[str, bytes] = {}
+    steps: Steps | None = None
     unread: set[str] = set()
     """Recorded answers that the handler has not met yet; until it has, it is repeating itself."""
     concluded: bool = False
+    broken: ProtocolError | None = None
+    """Why this dialogue cannot go on, whatever its handler makes of it."""
     waiting: list[asyncio.Future[Any]] = []
     """What somebody waits for, or has waited for."""
 
     # One run of the handler:
     names: set[str] = set()
-    step_names: set[str] = set()
-    open: list[Question] = []
+    scopes: dict[Scope, str] | None = None
+    open: Sequence[Question] = ()
     suspended: bool = False
     cancelled: bool = False
     """Whether the handler's task was cancelled to end the run."""
@@ -87,7 +93,9 @@ class Dialogue(Struct, eq=False):
 
     def restart(self) -> None:
         """The handler runs from its first line."""
-        self.names, self.step_names, self.open, self.batch = set(), set(), [], []
+        self.names, self.scopes, self.open, self.batch = set(), None, (), []
+        if self.steps is not None:
+            self.steps.names = set()
         self.suspended = self.cancelled = self.thrown = False
         self.ordinal = 0
         self.unread = set(self.answers)
@@ -99,6 +107,7 @@ class Dialogue(Struct, eq=False):
         question.check(self.call)
         self._identify(question)
         if self.live:
+            _refuse_inside_step(question)
             with off_the_clock():
                 return await self._ask_now(question)
         if self.suspended:
@@ -138,6 +147,7 @@ class Dialogue(Struct, eq=False):
 
     def _in_this_turn(self, question: Question) -> asyncio.Future[Any]:
         """The answer to a question that others may join, in this turn of the loop."""
+        _refuse_inside_step(question)
         loop = asyncio.get_running_loop()
         if not self.batch:
             loop.call_soon(self._turn)
@@ -147,16 +157,41 @@ class Dialogue(Struct, eq=False):
         return future
 
     def _identify(self, question: Question) -> None:
-        name = question.key
-        if name is None:
+        """Give a question its name on the wire."""
+        if question.key is None:
             self.ordinal += 1
             name = f"q{self.ordinal}"
-        elif not name:
-            raise ValueError("key= of a question is a name, not an empty text")
-        if name in self.names:
-            raise ValueError(f"two questions of one call have the key {name!r}; each needs its own")
+            while name in self.names:  # somebody's key
+                self.ordinal += 1
+                name = f"q{self.ordinal}"
+        else:
+            name = self.key(question.key)
+            if name in self.names:
+                raise ValueError(f"two questions of one call have the key {name!r}; each needs its own")
         self.names.add(name)
         question.name = name
+
+    def key(self, key: str) -> str:
+        """The key of a question or step as this call knows it."""
+        if not key or type(key) is not str:
+            raise ValueError(f"the key of a question or step is a name, not {key!r}")
+        scope = current_scope.get()
+        if scope is None:
+            return key
+        if self.scopes is None:
+            self.scopes = {}
+        return scoped(key, scope, self.scopes)
+
+    def named(self) -> str:
+        """The name under which the store knows this dialogue."""
+        if not self.id:
+            self.id = new_name(None if self.fresh else self.call.params.request_state)
+        return self.id
+
+    def fail(self, error: ProtocolError) -> ProtocolError:
+        """End the call with `error`, though the handler may catch it."""
+        self.broken = error
+        return error
 
     @property
     def replaying(self) -> bool:
@@ -166,35 +201,39 @@ class Dialogue(Struct, eq=False):
     @property
     def unsettled(self) -> bool:
         """Whether something is left to say or to stop when the handler has ended."""
-        return not self.concluded and bool(self.suspended or self.unread or self.waiting)
+        return bool(self.suspended or self.unread or self.waiting or self.broken)
 
     # ------------------------------------------------------------ handshake era
 
     async def _ask_now(self, question: Question) -> Any:
+        result = await self.fetch(question)
+        if isinstance(result, Unanswered):
+            raise result
+        return question.read(result)
+
+    async def fetch(self, question: Question) -> Any:
+        """The client's result, in a form that can be read, or what stands for none."""
+        if not getattr(self.call.channel, "can_ask", True):
+            raise no_stream(question)
         for _ in range(TRIES):
             outcome = await self.send(question)
             if outcome is None or isinstance(outcome, ProtocolError):
-                return self.unanswered(question, outcome)
+                return _no_answer(question, outcome)
             try:
-                return question.read(decode(outcome))
+                result = decode(outcome)
+                question.read(result)
+                return result
             except BadAnswer as bad:
                 if not bad.content:
                     break
                 question.problem = str(bad)
-        return self.unanswered(question, None)
-
-    def unanswered(self, question: Question, error: ProtocolError | None) -> Any:
-        """No answer: for the user's questions that is an answer too."""
-        if question.method == "elicitation/create":
-            return CANCELLED
-        said = f": {error.message}" if error is not None else ""
-        raise Unanswered(f"The client did not answer {question.method}{said}")
+            except DecodeError as error:  # such as a number that no machine can hold
+                question.problem = f"This could not be read: {error}."
+        return _no_answer(question, None)
 
     async def send(self, question: Question) -> Any:
         """One request to the peer: its raw result, its error, or None if it does not answer in time."""
         call = self.call
-        if not getattr(call.channel, "can_ask", True):
-            return ProtocolError(INTERNAL_ERROR, "the client accepts no messages before the result")
         asked = call.link.ask(call, question.method, question.worded())
         if asked is None:
             return None
@@ -212,14 +251,8 @@ class Dialogue(Struct, eq=False):
             self.waiting.remove(future)
             call.link.pending.pop(pending.id, None)
             if not future.done() or future.cancelled():
-                self._withdraw(pending.id)
-
-    def _withdraw(self, id: str) -> None:
-        """Tell the client that a question no longer matters, so that its form may close."""
-        params = CancelledParams(request_id=id, reason="the answer is no longer awaited")
-        data = self.call.link.notify(self.call, "notifications/cancelled", params)
-        if data is not None:
-            self.call.channel.send(data)
+                # The form on the user's screen may close, also where the client has given up the whole call.
+                call.channel.send(call.link.withdraw(pending))
 
     # ------------------------------------------------------------ modern era
 
@@ -229,7 +262,7 @@ class Dialogue(Struct, eq=False):
         self.batch = []
         try:
             outcomes = [(future, self._recall(question, self.answers.get(question.name))) for question, future in batch]
-        except ProtocolError as error:
+        except Exception as error:
             for _, future in batch:
                 future.set_exception(error)
             return
@@ -248,12 +281,16 @@ class Dialogue(Struct, eq=False):
         if record is None:
             if question.key is None or question.name not in self.loose:
                 return None
-            record = self.answers[question.name] = question_record(question, self.loose.pop(question.name))
+            record = self.answers[question.name] = question_record(question, self.loose[question.name])
         elif record.asked.digest != question.digest:
-            raise _diverged(record.asked, question)
+            raise self.fail(_diverged(record.asked, question))
+        if isinstance(record.result, Unanswered):
+            raise record.result
         try:
             return question.read(record.result)
         except BadAnswer as bad:
+            if not bad.content:  # no user has said this: the client is to blame
+                raise self.fail(ProtocolError(INVALID_PARAMS, f"inputResponses[{question.name!r}]: {bad}")) from None
             question.problem = str(bad)
             del self.answers[question.name]
             self.unread.discard(question.name)
@@ -275,59 +312,26 @@ class Dialogue(Struct, eq=False):
         for future in self.waiting:
             future.cancel()
 
-    # ------------------------------------------------------------ steps
-
-    async def begin_step(self, key: str) -> bytes | None:
-        """The recorded result of a step, or None: then the caller performs it and calls `end_step`."""
-        if key in self.step_names:
-            raise ValueError(f"two steps of one call have the key {key!r}; each needs its own")
-        self.step_names.add(key)
-        if key in self.steps:
-            return self.steps[key]
-        if self.fresh:
-            return None
-        name, running = self.step_name(key), self.host.steps
-        while (other := running.get(name)) is not None:  # the same round, sent twice
-            await asyncio.wait([other])
-        running[name] = asyncio.get_running_loop().create_future()
-        found = await self.host.store.kv_get(name)
-        if found is not None:
-            self._release(name)
-            self.steps[key] = found
-        return found
-
-    async def end_step(self, key: str, raw: bytes | None) -> bytes:
-        """Record the result of a step before anybody sees it; None says that it failed."""
-        name = self.step_name(key)
-        try:
-            if raw is not None and not self.fresh:
-                ttl = self.host.server.ask_timeout + 60
-                if not await self.host.store.kv_set(name, raw, ttl, nx=True, durable=True):
-                    raw = await self.host.store.kv_get(name) or raw
-        finally:
-            self._release(name)
-        if raw is None:
-            return b""
-        self.steps[key] = raw
-        return raw
-
-    def _release(self, name: str) -> None:
-        future = self.host.steps.pop(name, None)
-        if future is not None and not future.done():
-            future.set_result(None)
-
-    def step_name(self, key: str) -> str:
-        """Where the result of a step is kept in the store."""
-        if not self.id:
-            # The state names a dialogue that has no name yet: all that bring the same one are in the same dialogue.
-            state = None if self.fresh else self.call.params.request_state
-            self.id = secrets.token_urlsafe(16) if state is None else sha256(state.encode()).hexdigest()[:32]
-        return f"step/{self.id}/{key}"
-
 
 async def answer_ask(ctx: Any, ask: Ask) -> Any:
     """The answer to `yield Ask(...)`."""
     return await ctx.elicit(ask.message, ask.schema, ask.key)
+
+
+def _no_answer(question: Question, error: ProtocolError | None) -> Any:
+    """What stands for no answer: for the user's questions that is an answer too."""
+    if question.method == "elicitation/create":
+        return {"action": "cancel"}
+    said = f": {error.message}" if error is not None else ""
+    return Unanswered(f"The client did not answer {question.method}{said}")
+
+
+def _refuse_inside_step(question: Question) -> None:
+    if step := inside.get():
+        raise RuntimeError(
+            f"the step {step!r} asks {question.message!r}: a step is done once and then only remembered. "
+            "Ask before the step, and let it use the answer."
+        )
 
 
 def question_record(question: Question, result: Any) -> Answered:

@@ -17,6 +17,7 @@ from redstart.features.results import to_json
 from redstart.protocol.call import Call
 from redstart.server.facts import App, Facts
 from redstart.server.kinds import is_async
+from redstart.server.scope import inside
 from redstart.wire.jsonrpc import decode
 from redstart.wire.types import Message, ResourceContents, ToolResult
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from redstart.features.sampling import Root, Sampled
     from redstart.server.asking import Dialogue
     from redstart.server.state import State
+    from redstart.server.steps import Steps
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -141,9 +143,14 @@ class Context(Facts[App]):
         answer = await self._put(self._form(message, choices, key))
         return self._host.rounds.value_of(answer, message)
 
-    async def ask_all(self, **questions: tuple[str, Any]) -> dict[str, Any]:
-        """Several answers by name, in one round where the protocol can: `ask_all(name=("Your name?", str), …)`."""
-        asked = {name: self._form(*pair, name) for name, pair in questions.items()}
+    async def ask_all(self, **questions: str | tuple[str, Any]) -> dict[str, Any]:
+        """Several answers by name, in one round where the protocol can.
+
+        >>> async def meet(ctx: Context) -> str:
+        ...     told = await ctx.ask_all(name="Your name?", age=("Your age?", int))
+        ...     return f"{told['name']}, {told['age']}"
+        """
+        asked = {name: self._form(*_pair(name, question), name) for name, question in questions.items()}
         value_of = self._host.rounds.value_of
         if dialogue(self).live:
             return {name: value_of(await self._put(question), question.message) for name, question in asked.items()}
@@ -209,16 +216,24 @@ class Context(Facts[App]):
         ...     number = await ctx.step("reserve", lambda: 42)
         ...     return f"No. {number}" if await ctx.confirm(f"Buy {item}?") else "cancelled"
         """
-        talk = dialogue(self)
-        found = await talk.begin_step(key)
+        steps, key, found = await self._begin_step(key)
         if found is None:
-            raw = None
-            try:
-                value = fn() if is_async(fn) else await self._host.pool.run(fn, {})
-                raw = to_json(await value if inspect.isawaitable(value) else value)
-            finally:
-                found = await talk.end_step(key, raw)
+            found = await steps.perform(key, self._performed(fn))
         return decode(found)
+
+    async def _begin_step(self, key: str) -> tuple[Steps, str, bytes | None]:
+        """The steps of this dialogue, the key as it knows it, and the recorded result."""
+        talk = dialogue(self)
+        if talk.steps is None:
+            from redstart.server.steps import Steps
+
+            talk.steps = Steps(talk)
+        key = talk.key(key)
+        return talk.steps, key, await talk.steps.begin(key)
+
+    async def _performed(self, fn: Callable[[], Any]) -> Any:
+        value = fn() if is_async(fn) else await self._host.pool.run(fn, {})
+        return await value if inspect.isawaitable(value) else value
 
     # ------------------------------------------------------------ the server's own things
 
@@ -231,22 +246,34 @@ class Context(Facts[App]):
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """The result of another tool of this server, for the same client; its failure is a result too."""
-        result = await self._host.server.features.tools.run(self._call, name, to_json(dict(arguments or {})))
+        with inside(name):
+            result = await self._host.server.features.tools.run(self._call, name, to_json(dict(arguments or {})))
         if isinstance(result.structured, Raw):
             result.structured = decode(result.structured)
         return result
 
     async def read_resource(self, uri: str) -> list[ResourceContents]:
         """What a resource of this server holds."""
-        result: Any = await self._host.server.features.resources.read_uri(self._call, uri)
+        with inside(uri):
+            result: Any = await self._host.server.features.resources.read_uri(self._call, uri)
         return result.contents  # type: ignore[no-any-return]
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
         """The messages of a prompt of this server."""
-        result: Any = await self._host.server.features.prompts.render(self._call, name, arguments or {})
+        with inside(name):
+            result: Any = await self._host.server.features.prompts.render(self._call, name, arguments or {})
         return result.messages  # type: ignore[no-any-return]
+
+
+def _pair(name: str, question: Any) -> tuple[str, Any]:
+    if isinstance(question, str):
+        return question, str
+    if isinstance(question, tuple) and len(question) == 2:
+        return question
+    raise TypeError(f"ask_all: {name}= is a message, or a message and a schema, not {question!r}")
 
 
 def dialogue(ctx: Facts[Any]) -> Dialogue:
     dialogue: Dialogue | None = ctx._call.state
     return ctx._host.rounds.dialogue_of(ctx._call, ctx._host) if dialogue is None else dialogue
+

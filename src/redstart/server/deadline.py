@@ -1,4 +1,7 @@
-"""A handler's time. It stands still while a human is asked: `with off_the_clock():`."""
+"""A handler's time. It stands still while a human is asked: `with off_the_clock():`.
+
+A handler may be called by another one, whose time then stands still too.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,17 @@ from contextlib import contextmanager
 class Deadline:
     """`seconds` from now, minus pauses; then `expire` is called, once. For the loop's thread only."""
 
-    __slots__ = ("_expire", "_handle", "_left", "_loop", "_over", "_paused", "_since", "expired")
+    __slots__ = ("_expire", "_handle", "_left", "_loop", "_over", "_parent", "_paused", "_since", "expired")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, expire: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        seconds: float,
+        expire: Callable[[], object],
+        parent: Deadline | None = None,
+    ) -> None:
         self.expired = False
+        self._parent = parent
         self._over = False
         self._loop = loop
         self._left = seconds
@@ -29,7 +39,9 @@ class Deadline:
         self._expire()
 
     def pause(self) -> None:
-        """Stop the clock; pauses nest, so that questions asked together count once."""
+        """Stop the clock, and those of the callers; pauses nest, so that questions asked together count once."""
+        if self._parent is not None:
+            self._parent.pause()
         self._paused += 1
         if self._paused == 1 and self._handle is not None:
             self._handle.cancel()
@@ -37,7 +49,9 @@ class Deadline:
             self._left -= self._loop.time() - self._since
 
     def resume(self) -> None:
-        """Let the clock run on."""
+        """Let the clocks run on."""
+        if self._parent is not None:
+            self._parent.resume()
         self._paused -= 1
         if self._paused == 0 and not self.expired and not self._over:
             self._since = self._loop.time()

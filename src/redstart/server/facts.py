@@ -80,18 +80,24 @@ class Facts(Generic[App]):
     @property
     def can_elicit(self) -> bool:
         """Whether this client can be asked a question in a form."""
-        return self._call.capabilities.has("elicitation.form")
+        return self._can_ask and self._call.capabilities.has("elicitation.form")
 
     @property
     def can_elicit_url(self) -> bool:
         """Whether this client can send its user to a web page."""
         dialect = self._call.dialect
-        return (dialect.modern or dialect.url_required) and self._call.capabilities.has("elicitation.url")
+        knows = dialect.modern or dialect.url_required
+        return knows and self._can_ask and self._call.capabilities.has("elicitation.url")
 
     @property
     def can_sample(self) -> bool:
         """Whether this client lends its model."""
-        return self._call.capabilities.has("sampling")
+        return self._can_ask and self._call.capabilities.has("sampling")
+
+    @property
+    def _can_ask(self) -> bool:
+        """Whether anything can reach the client before the result, where that is how questions travel."""
+        return not self._call.dialect.asks or getattr(self._call.channel, "can_ask", True)
 
     def _progress(self, progress: float, total: float | None, message: str | None) -> bool:
         call = self._call

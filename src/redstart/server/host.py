@@ -6,16 +6,20 @@ A Host owns what outlives a change of the Server it serves: the loop, the thread
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec import UNSET
 
 from redstart.features.errors import Unwind, log
 from redstart.features.subscriptions import Hub, Peer
 from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal, Session
 from redstart.protocol.link import Link
+from redstart.server.checked import KEY_VARIABLES
 from redstart.server.context import current_call
 from redstart.server.pool import Pool
 from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, ProtocolError
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from redstart.store.shared import SharedState
 
 R = TypeVar("R")
+GRACE: Final = 1.0
+"""Seconds that threads have to clean up when the host stops."""
 _EAGER = sys.version_info >= (3, 12)
 
 
@@ -37,10 +43,12 @@ class Host:
         self.server = server
         self.pool = Pool(server.threads)
         self.hub = Hub()
-        if server.keys or server.store is not None:  # what was given wrong is said now, not when it is needed
-            _ = self.keys, self.store
+        if server.store is not None:  # what was given wrong is said now, not when it is needed
+            _ = self.store
         self.steps: dict[str, asyncio.Future[None]] = {}
         """Steps of dialogues that run now, by their names in the store."""
+        self.performing: set[asyncio.Task[bytes]] = set()
+        """Steps that go on to their end, whatever becomes of their calls."""
         self.force_replay = False
         """Whether handshake calls too run again from the top after each answer, as modern ones do."""
         self.lifespan_state: Any = None
@@ -70,6 +78,11 @@ class Host:
 
         return rounds
 
+    def load_keys(self) -> None:
+        """Read the keys that somebody has configured: what is wrong with them shows now, not at the first question."""
+        if self.server.keys or any(name in os.environ for name in KEY_VARIABLES):
+            self.keys.load()
+
     # ------------------------------------------------------------ life
 
     async def start(self) -> None:
@@ -82,6 +95,7 @@ class Host:
         await asyncio.shield(self._starting)
 
     async def _start(self) -> None:
+        self.load_keys()
         stack = AsyncExitStack()
         if self.server.lifespan is not None:
             self.lifespan_state = await stack.enter_async_context(self.server.lifespan(self.server))
@@ -99,6 +113,7 @@ class Host:
         for task in list(self._unwinding):
             task.cancel()
         self.hub.close()
+        await self.pool.settle(GRACE)
         self.pool.close()
         if stack is not None:
             await stack.aclose()
@@ -138,7 +153,10 @@ class Host:
     async def _serve(self, call: Call) -> None:
         if _EAGER:  # it runs before its task is known to anybody else
             call.run = asyncio.current_task()
-        data = await self.answer(call)
+        try:
+            data = await self.answer(call)
+        except Unwind:  # its thread was told to leave: the host stops
+            return
         if data is not None:
             call.channel.send(data)
 
@@ -147,17 +165,21 @@ class Host:
         current_call.set(call)
         try:
             try:
-                result = await self.server.dispatch(call)
+                params = call.params
+                if call.method.may_ask and (
+                    params.request_state is not UNSET or params.input_responses is not UNSET or self.force_replay
+                ):
+                    result = await self.rounds.run_again(call, self, self.server.dispatch)
+                else:
+                    result = await self.server.dispatch(call)
             except (asyncio.CancelledError, Unwind) as error:
-                if call.state is None:
-                    raise
                 result = await self.rounds.paused(call, error)
             except ProtocolError as error:
                 if error.code != URL_ELICITATION_REQUIRED:
                     raise
                 result = await self.rounds.must_visit(call, self, error)
             dialogue = call.state
-            if dialogue is not None and dialogue.unsettled:
+            if dialogue is not None and not dialogue.concluded and dialogue.unsettled:
                 result = await self.rounds.concluded(call, result)
             return call.link.reply(call, result)
         except ProtocolError as error:
@@ -192,7 +214,7 @@ class Host:
 
     def wait(self, work: Coroutine[Any, Any, R]) -> R:
         """Run `work` on the loop, from one of the pool's threads."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result()  # type: ignore[arg-type]
+        return self.pool.wait(work, self.loop)  # type: ignore[arg-type]
 
 
 def _unsendable(text: str) -> ToolResult:

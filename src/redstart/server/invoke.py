@@ -17,6 +17,7 @@ from redstart.features.solutions import Cut
 from redstart.features.tools import Tool
 from redstart.protocol.call import Call
 from redstart.server import resolve
+from redstart.server.checked import check_seconds, check_whole
 from redstart.server.deadline import Deadline, current_deadline
 from redstart.server.gate import QUEUE, Gate, gated
 from redstart.server.inject import has_dependencies, plan, providers
@@ -55,6 +56,9 @@ def equip(thing: Tool | Prompt | Resource, host: Host, limits: Limits) -> None:
     if not isinstance(thing, Tool):
         thing.invoke = compose_invoke(fn, thing.injected, host, executor=thing.executor, timeout=timeout)
         return
+    what = f"of {thing.name}"
+    check_whole(f"{place(fn)}: concurrency {what}", thing.concurrency, optional=True, error=RegistrationError)
+    check_whole(f"{place(fn)}: max_result_bytes {what}", thing.max_result_bytes, optional=True, error=RegistrationError)
     gates = [] if thing.concurrency is None else [Gate(f"The tool {thing.name}", thing.concurrency, limits.max_queue)]
     if limits.room is not None:
         gates.append(limits.room)
@@ -131,8 +135,7 @@ def _check_options(fn: Callable[..., Any], executor: str | None, timeout: float 
         raise RegistrationError(
             f"{place(fn)}: {name} runs inline, where nothing can stop it; leave out timeout= or inline"
         )
-    if timeout is not None and not timeout > 0:
-        raise RegistrationError(f"{place(fn)}: timeout of {name} must be a number of seconds above 0")
+    check_seconds(f"{place(fn)}: timeout of {name}", timeout, optional=True, error=RegistrationError)
 
 
 def _on_loop(work: Callable[..., Any], fn: Callable[..., Any], injected: dict[str, Any], host: Host) -> Invoke:
@@ -158,10 +161,10 @@ def _in_thread(
     if has_dependencies(fn, injected):
         return resolve.in_thread(work, plan(fn, injected, in_thread=True), host, pool.submit)
     if timeout is None:
-        return _filled(lambda call, arguments: pool.run(work, arguments), fn, injected, host)
+        return _filled(lambda call, arguments: pool.run(work, arguments, _loop_of(call)), fn, injected, host)
 
     async def invoke(call: Call, arguments: dict[str, Any]) -> Any:
-        job = pool.submit(work, arguments)
+        job = pool.submit(work, arguments, _loop_of(call))
         try:
             return await job.future
         except asyncio.CancelledError:
@@ -169,6 +172,12 @@ def _in_thread(
             raise
 
     return _filled(invoke, fn, injected, host)
+
+
+def _loop_of(call: Call) -> asyncio.AbstractEventLoop | None:
+    """The loop that runs `call`. To ask Python 3.11 for the one that runs is a system call."""
+    run: asyncio.Task[Any] | None = call.run
+    return None if run is None else run.get_loop()
 
 
 def _name_stuck(job: Job, name: str, lost: int) -> None:
@@ -203,9 +212,11 @@ def _limited(invoke: Invoke, seconds: float, name: str) -> Invoke:
         )
 
     async def limited(call: Call, arguments: dict[str, Any]) -> Any:
-        task = asyncio.current_task()
+        # Not always the task of the call: a handler may run tools in tasks beside its own.
+        loop = _loop_of(call) or asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None
-        deadline = Deadline(asyncio.get_running_loop(), seconds, task.cancel)
+        deadline = Deadline(loop, seconds, task.cancel, current_deadline.get())
         token = current_deadline.set(deadline)
         try:
             value = await invoke(call, arguments)

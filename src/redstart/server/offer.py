@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import UNSET
-
 from redstart.features.lifecycle import Lifecycle
 from redstart.features.registry import Cache, Registry
 from redstart.features.tools import Tools
@@ -151,10 +149,6 @@ class Offer:
             handler = None if call.dialect.modern else self._lists.get(method.name)
             if handler is None:
                 raise ProtocolError(METHOD_NOT_FOUND, f"This server does not offer {method.name}")
-        if method.may_ask:
-            params = call.params
-            if params.request_state is not UNSET or params.input_responses is not UNSET or self._host.force_replay:
-                return self._host.rounds.run_again(call, self._host, handler)  # type: ignore[no-any-return]
         return handler(call)
 
 

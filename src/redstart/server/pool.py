@@ -1,24 +1,28 @@
 """Threads for `def` handlers: a few, lazily started, daemons, so that a stuck one never holds up the exit.
 
 The standard library's executors join their threads at exit and wake the loop once per job; this pool does neither.
-A thread whose caller has given up (cancelled, timed out) and one that waits for a human no longer count against
-`size`: others may start in their place. Surplus threads go home when there is nothing left to do.
+A thread whose caller has given up (cancelled, timed out) and one that waits for somebody else (a human, another
+handler, a process) do not count against `size`: others may start in their place, or handlers that call each other would
+wait for ever. Surplus threads go home when there is nothing left to do.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextvars
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
     from redstart.server.process import Children
 
+R = TypeVar("R")
 GROW_AFTER: Final = 0.001
 """Seconds that a job may wait before another thread is started: quick jobs then share few threads."""
 
@@ -26,7 +30,7 @@ GROW_AFTER: Final = 0.001
 class Job:
     """One function to run, and the future that its caller awaits."""
 
-    __slots__ = ("after", "context", "error", "fn", "future", "kwargs", "thread", "value")
+    __slots__ = ("after", "context", "error", "fn", "future", "kwargs", "thread", "unbroken", "value")
 
     def __init__(self, fn: Callable[..., Any], kwargs: dict[str, Any], future: asyncio.Future[Any]) -> None:
         self.fn = fn
@@ -36,8 +40,29 @@ class Job:
         self.value: Any = None
         self.error: BaseException | None = None
         self.thread = ""
+        self.unbroken = False
+        """Whether what its thread waits for goes on to its end, although the caller may give up."""
         self.after: Callable[[], None] | None = None
         """Called on the loop when the thread is through with the job, however late that is."""
+
+
+class _Wait:
+    """A thread that waits for a task of the loop."""
+
+    __slots__ = ("away", "job", "outcome", "task", "unbroken")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.unbroken = job.unbroken
+        self.outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self.task: asyncio.Task[Any] | None = None
+        self.away = False
+        """Whether the thread has given its place away."""
+
+    def abandon(self, future: asyncio.Future[Any]) -> None:
+        """The job is over: if its caller has given up, so does what it waits for."""
+        if future.cancelled() and self.task is not None:
+            self.task.cancel()
 
 
 class _Crew:
@@ -48,6 +73,12 @@ class _Crew:
         self.queue: SimpleQueue[Job | None] = SimpleQueue()
         self.finished: deque[Job] = deque()
         self.running: set[Job] = set()
+        self.waits: set[_Wait] = set()
+        self.leaving: set[Job] = set()
+        """The jobs whose wait was ended before it was over: they are on their way out."""
+        self.left: asyncio.Future[None] | None = None
+        """Set by who waits until the last of them has left."""
+        self.closed = False
         self.waking = False
 
     def work(self, deliver: Callable[[_Crew], None]) -> None:
@@ -59,10 +90,12 @@ class _Crew:
             if not job.future.cancelled():
                 job.thread = name
                 running.add(job)
+                _mine.job = job
                 try:
                     job.value = job.context.run(job.fn, **job.kwargs)
                 except BaseException as error:
                     job.error = error
+                _mine.job = None
                 running.discard(job)
             finished.append(job)
             del job
@@ -75,6 +108,14 @@ class _Crew:
                 except RuntimeError:  # the loop is closed: nobody waits any more
                     return
 
+    def close(self) -> None:
+        """Nobody waits for this loop any more, also if it is closed and no task of it can come to an end."""
+        self.closed = True
+        for wait in self.waits.copy():
+            wait.outcome.cancel()
+            if wait.task is not None and not self.loop.is_closed():
+                self.loop.call_soon_threadsafe(wait.task.cancel)
+
     def abandoned(self) -> list[Job]:
         """The jobs that still run although nobody waits for them."""
         return [job for job in self.running.copy() if job.future.cancelled()]
@@ -84,7 +125,7 @@ _mine = threading.local()
 
 
 class Pool:
-    """At most `size` useful threads of one event loop. All methods but `lent` are for the loop's thread."""
+    """At most `size` useful threads of one event loop. For its thread, but for `wait`, `unbroken` and `lent`."""
 
     def __init__(self, size: int = 40) -> None:
         if size < 1:
@@ -92,7 +133,8 @@ class Pool:
         self.size = size
         self.threads = 0
         """Threads that were started and not sent home."""
-        self.waiting_for_people = 0
+        self.away = 0
+        """Threads that wait for somebody else, and have given their places away meanwhile."""
         self._crew: _Crew | None = None
         self._growing = False
         self._named = 0
@@ -117,14 +159,22 @@ class Pool:
 
     # ------------------------------------------------------------ work
 
-    def run(self, fn: Callable[..., Any], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
-        """Run `fn(**kwargs)` in a thread, in a copy of the caller's context."""
-        return self.submit(fn, kwargs).future
+    def run(
+        self, fn: Callable[..., Any], kwargs: dict[str, Any], loop: asyncio.AbstractEventLoop | None = None
+    ) -> asyncio.Future[Any]:
+        """Run `fn(**kwargs)` in a thread, in a copy of the caller's context.
 
-    def submit(self, fn: Callable[..., Any], kwargs: dict[str, Any]) -> Job:
+        `loop` is the one that runs, from who knows it: Python 3.11 makes a system call to find it.
+        """
+        return self.submit(fn, kwargs, loop).future
+
+    def submit(
+        self, fn: Callable[..., Any], kwargs: dict[str, Any], loop: asyncio.AbstractEventLoop | None = None
+    ) -> Job:
         """As `run`, for callers that need the job itself."""
         crew = self._crew
-        loop = asyncio.get_running_loop()
+        if loop is None:
+            loop = asyncio.get_running_loop()
         if crew is None or crew.loop is not loop:
             crew = self._open(loop)
         job = Job(fn, kwargs, crew.loop.create_future())
@@ -157,7 +207,7 @@ class Pool:
 
     def _allowed(self, crew: _Crew) -> int:
         """`size`, and one for each thread that is of no use now; abandoned ones only up to `size` again."""
-        return self.size + self.waiting_for_people + min(len(crew.abandoned()), self.size)
+        return self.size + self.away + min(len(crew.abandoned()), self.size)
 
     def _start(self, crew: _Crew, count: int) -> None:
         for _ in range(count):
@@ -175,6 +225,10 @@ class Pool:
                 job.after()
             if not job.future.done():
                 _settle(job)
+            if crew.leaving:
+                crew.leaving.discard(job)
+                if crew.left is not None and not crew.leaving and not crew.left.done():
+                    crew.left.set_result(None)
         if self.threads > self.size and crew is self._crew:
             self._send_home(crew)
 
@@ -185,11 +239,80 @@ class Pool:
                 self.threads -= 1
                 crew.queue.put(None)
 
-    # ------------------------------------------------------------ lending
+    # ------------------------------------------------------------ waiting
+
+    def wait(self, work: Coroutine[Any, Any, R], loop: asyncio.AbstractEventLoop) -> R:
+        """Run `work` on the loop while this thread waits. For any thread but the loop's.
+
+        A thread of this pool gives its place away if that takes longer than one turn of the loop. If its caller
+        gives up, or the pool is closed, `work` is cancelled, and this ends with `concurrent.futures.CancelledError`.
+        """
+        crew: _Crew | None = getattr(_mine, "crew", None)
+        if crew is None or (crew is not self._crew and not crew.closed):  # a thread of somebody else's
+            return asyncio.run_coroutine_threadsafe(work, loop).result()
+        wait = _Wait(_mine.job)
+        crew.waits.add(wait)  # first this, then a look at the flag: `_Crew.close` does it the other way round
+        try:
+            if crew.closed:
+                raise RuntimeError
+            crew.loop.call_soon_threadsafe(self._begin, crew, wait, work)
+        except RuntimeError:  # there is no loop any more that could do it
+            wait.outcome.cancel()
+        try:
+            return wait.outcome.result()  # type: ignore[no-any-return]
+        finally:
+            if wait.task is None:  # it never began
+                crew.waits.discard(wait)
+                work.close()
+
+    def _begin(self, crew: _Crew, wait: _Wait, work: Coroutine[Any, Any, Any]) -> None:
+        if crew.closed:
+            return
+        task = wait.task = crew.loop.create_task(work)
+        future = wait.job.future
+        if not wait.unbroken and not future.done():  # one that is done has a handler that knows, and cleans up
+            future.add_done_callback(wait.abandon)
+        task.add_done_callback(partial(self._end, crew, wait))
+        crew.loop.call_soon(self._look_back, crew, wait)
+
+    def _look_back(self, crew: _Crew, wait: _Wait) -> None:
+        """After one turn of the loop: most of what a thread waits for is done by now."""
+        if wait.task is not None and not wait.task.done():
+            wait.away = True
+            self._lend(crew, 1)
+
+    def _end(self, crew: _Crew, wait: _Wait, task: asyncio.Task[Any]) -> None:
+        error = None if task.cancelled() else task.exception()
+        wait.job.future.remove_done_callback(wait.abandon)
+        crew.waits.discard(wait)
+        if wait.away:
+            self._lend(crew, -1)
+        if wait.outcome.cancelled():
+            return
+        if task.cancelled():
+            crew.leaving.add(wait.job)
+            wait.outcome.cancel()
+        elif error is not None:
+            wait.outcome.set_exception(error)
+        else:
+            wait.outcome.set_result(task.result())
+
+    @contextmanager
+    def unbroken(self) -> Iterator[None]:
+        """What this thread waits for inside goes on to its end, although its caller may give up."""
+        job: Job | None = getattr(_mine, "job", None)
+        if job is None or job.unbroken:
+            yield
+            return
+        job.unbroken = True
+        try:
+            yield
+        finally:
+            job.unbroken = False
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """While a thread of this pool waits for a human it gives its place away. Elsewhere this does nothing.
+        """While a thread of this pool waits for a process it gives its place away. Elsewhere this does nothing.
 
         >>> pool = Pool()
         >>> with pool.lent():
@@ -208,13 +331,27 @@ class Pool:
 
     def _lend(self, crew: _Crew, change: int) -> None:
         if crew is self._crew:
-            self.waiting_for_people += change
+            self.away += change
             if change > 0 and crew.queue.qsize():
                 self._start(crew, min(1, self._allowed(crew) - self.threads))
             elif change < 0 and self.threads > self.size:
                 self._send_home(crew)
 
     # ------------------------------------------------------------ the end
+
+    async def settle(self, seconds: float) -> None:
+        """End all waits, and give their threads so long at most to leave: a `finally` may have something to do."""
+        crew = self._crew
+        if crew is None or crew.loop is not asyncio.get_running_loop():
+            return
+        for wait in crew.waits.copy():
+            if wait.task is not None:
+                crew.leaving.add(wait.job)
+                if not wait.unbroken:
+                    wait.task.cancel()
+        if crew.leaving:
+            crew.left = crew.loop.create_future()
+            await asyncio.wait([crew.left], timeout=seconds)
 
     def close(self) -> None:
         """Let idle threads go and end the processes; busy threads are daemons and die with the process."""
@@ -223,9 +360,10 @@ class Pool:
         if children is not None:
             children.close()
         if crew is not None:
+            crew.close()
             for _ in range(self.threads):
                 crew.queue.put(None)
-        self.threads = self.waiting_for_people = 0
+        self.threads = self.away = 0
         self._growing = False
 
 

@@ -14,9 +14,9 @@ from redstart.features.ask import form_question as form_question
 from redstart.features.ask import value_of as value_of
 from redstart.features.errors import ToolError, Unanswered, Unwind, log
 from redstart.protocol.call import Call
-from redstart.server.asking import TRIES, Dialogue, dialogue_of, question_record, task_of
+from redstart.server.asking import Dialogue, dialogue_of, question_record, task_of
 from redstart.server.request_state import input_required, recall
-from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode
+from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 from redstart.wire.types import InputRequired, ToolResult
 
 if TYPE_CHECKING:
@@ -49,22 +49,26 @@ async def resume(call: Call, host: Host, handler: Handler) -> Any:
 def paused(call: Call, error: BaseException) -> Awaitable[InputRequired]:
     """What a run ends as that `error` has ended: a result, if a question did it."""
     dialogue: Dialogue | None = call.state
-    if dialogue is None:
-        raise error
-    if dialogue.waiting:
-        dialogue.close()
-    if not dialogue.suspended or not _was_ours(dialogue, error):
-        raise error
-    dialogue.concluded = True
-    return input_required(dialogue)
+    if dialogue is not None:
+        if dialogue.waiting:
+            dialogue.close()
+        if dialogue.suspended and _was_ours(dialogue, error):
+            dialogue.concluded = True
+            return input_required(dialogue)
+    task = task_of(call)
+    if isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling():
+        raise RuntimeError("something that the handler waited for was cancelled") from error  # and the client waits
+    raise error
 
 
 def _was_ours(dialogue: Dialogue, error: BaseException) -> bool:
     """Whether a question, and nobody else, ended this run; takes its cancellation back."""
     if isinstance(error, Unwind):
         return True
+    if not dialogue.cancelled:  # it was raised in the call's own task, and nowhere else
+        return dialogue.call.run.cancelling() == 0  # type: ignore[no-any-return]
     task = task_of(dialogue.call)
-    return task is not None and (task.uncancel() if dialogue.cancelled else task.cancelling()) == 0
+    return task is not None and task.uncancel() == 0
 
 
 def _take_back(call: Call) -> None:
@@ -81,8 +85,12 @@ async def concluded(call: Call, result: Any) -> Any:
         return result
     dialogue.concluded = True
     dialogue.close()
+    if dialogue.broken is not None:
+        raise dialogue.broken
     if dialogue.suspended:
         _take_back(call)
+        if dialogue.thrown and getattr(result, "is_error", False):
+            return result  # it failed on its way out, and says how
         if dialogue.thrown:
             log.error("%s: %s", call.method.name, SWALLOWED)
             raise ProtocolError(INTERNAL_ERROR, SWALLOWED)
@@ -147,7 +155,6 @@ async def rehearse(call: Call, host: Host, handler: Handler) -> Any:
     For the test client and `redstart dev`, so that a handler that does not repeat itself is found on day one.
     """
     dialogue = call.state = Dialogue(call, host, live=False)
-    tries: dict[str, int] = {}
     while True:
         try:
             result = await handler(call)
@@ -157,27 +164,12 @@ async def rehearse(call: Call, host: Host, handler: Handler) -> Any:
         except (asyncio.CancelledError, Unwind) as error:
             if not dialogue.suspended or not _was_ours(dialogue, error):
                 raise
-        await _ask_open(dialogue, tries)
+        await _ask_open(dialogue)
         dialogue.restart()
 
 
-async def _ask_open(dialogue: Dialogue, tries: dict[str, int]) -> None:
-    outcomes = await asyncio.gather(*(dialogue.send(question) for question in dialogue.open))
-    for question, outcome in zip(dialogue.open, outcomes, strict=True):
-        tries[question.name] = tries.get(question.name, 0) + 1
-        if outcome is None or isinstance(outcome, ProtocolError):
-            dialogue.unanswered(question, outcome)
-            result: Any = {"action": "cancel"}
-        else:
-            result = decode(outcome)
-        if question.problem and tries[question.name] >= TRIES and not _readable(question, result):
-            result = {"action": "cancel"}
+async def _ask_open(dialogue: Dialogue) -> None:
+    """Ask what the run has left open, and remember the answers."""
+    results = await asyncio.gather(*(dialogue.fetch(question) for question in dialogue.open))
+    for question, result in zip(dialogue.open, results, strict=True):
         dialogue.answers[question.name] = question_record(question, result)
-
-
-def _readable(question: Any, result: Any) -> bool:
-    try:
-        question.read(result)
-    except Exception:
-        return False
-    return True

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from redstart.features.errors import log
+from redstart.server.checked import KEY_VARIABLES, SettingsError
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
 
 MAX_STATE: Final = 32 * 1024
@@ -28,6 +29,7 @@ _NONCE: Final = 12
 _TAG: Final = 16
 _MAC: Final = 32
 
+MAKE_ONE: Final = "make a key with: openssl rand -hex 32"
 WRONG: Final = (
     "requestState was altered, or it belongs to another request, user or server. Send the request again without it."
 )
@@ -51,19 +53,43 @@ def _process_key() -> bytes:
 
 
 def found_keys(given: Sequence[str | bytes]) -> tuple[str, list[bytes]]:
-    """Where keys come from and what is there, newest first: as given, else what one of two variables says."""
+    """Where keys come from and what is there, newest first: as given, else what one of two variables says.
+
+    A variable that is set and leads to no key is an error: a random key instead would work for one process only.
+    """
+    in_list, in_file = KEY_VARIABLES
     if given:
-        return "Server(keys=…)", [key.encode() if isinstance(key, str) else bytes(key) for key in given]
-    if listed := os.environ.get("REDSTART_KEYS"):  # with commas
-        return "REDSTART_KEYS", [key.strip().encode() for key in listed.split(",")]
-    if path := os.environ.get("REDSTART_KEY_FILE"):  # one a line
-        return "REDSTART_KEY_FILE", [line.strip() for line in Path(path).read_bytes().splitlines()]
+        return "Server(keys=…)", [key.encode() if isinstance(key, str) else key for key in given]
+    if (listed := os.environ.get(in_list)) is not None:  # with commas
+        parts = [key.strip() for key in listed.split(",")]
+        keys = [key.encode(errors="surrogateescape") for key in parts if key]
+        if not keys:
+            raise SettingsError(f"{in_list} is set, but there is no key in it", f"unset it, or {MAKE_ONE}")
+        return in_list, keys
+    if (path := os.environ.get(in_file)) is not None:  # one a line
+        return in_file, _keys_of_file(in_file, path)
     return "", []
+
+
+def _keys_of_file(variable: str, path: str) -> list[bytes]:
+    if not path:
+        raise SettingsError(f"{variable} is set, but names no file", f"unset it, or {MAKE_ONE}")
+    # What is no whole path may be a key, put there by mistake: that is not for a log.
+    shown = path if os.path.isabs(path) else f"its path, looked for in {os.getcwd()}"
+    try:
+        lines = Path(path).read_bytes().splitlines()
+    except OSError as error:
+        advice = f"let it be a file that this user can read, one key a line; {MAKE_ONE}"
+        raise SettingsError(f"{variable}: {shown}: {error.strerror}", advice) from None
+    keys = [line.strip() for line in lines if line.strip()]
+    if not keys:
+        raise SettingsError(f"{variable}: there is no key in {shown}", f"write one key a line; {MAKE_ONE}")
+    return keys
 
 
 def configured_keys(given: Sequence[str | bytes]) -> list[bytes]:
     """The keys, newest first, or one for this process where there are none."""
-    keys = [key for key in found_keys(given)[1] if key]
+    keys = found_keys(given)[1]
     if any(len(key) < SHORT_KEY for key in keys):
         log.warning(
             "a key of this server has fewer than %d characters: make one with `openssl rand -hex 32`", SHORT_KEY
@@ -108,13 +134,20 @@ class KeyRing:
     def __init__(self, keys: Sequence[str | bytes] = (), *, encrypt: bool = True) -> None:
         self._given = list(keys)
         self._encrypt = encrypt
+        self._secrets: list[bytes] | None = None
         self._keys: list[_Key] | None = None
+
+    def load(self) -> list[bytes]:
+        """Read the keys, once; a SettingsError says which are not there."""
+        if self._secrets is None:
+            self._secrets = configured_keys(self._given)
+        return self._secrets
 
     def _ready(self) -> list[_Key]:
         """The keys, derived on first use: a server that never asks does not import `cryptography`."""
         if self._keys is None:
             cipher = aes_gcm() if self._encrypt else None
-            self._keys = [_Key(secret, cipher) for secret in configured_keys(self._given)]
+            self._keys = [_Key(secret, cipher) for secret in self.load()]
         return self._keys
 
     @property

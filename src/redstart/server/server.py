@@ -14,6 +14,7 @@ from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.registry import Cache, OnDuplicate, Registry, Visible
 from redstart.features.tools import Tool
 from redstart.protocol.modern import Modern
+from redstart.server.checked import check_seconds, check_whole, checked_keys
 from redstart.server.gate import QUEUE, Gate
 from redstart.server.host import Host, Middleware, Next
 from redstart.server.inject import check_is_callable, injected
@@ -86,6 +87,14 @@ class Server(Running):
         max_queue: int = QUEUE,
         max_result_bytes: int | None = None,
     ) -> None:
+        check_seconds("ask_timeout", ask_timeout)
+        check_seconds("timeout", timeout, optional=True, endless=True)
+        check_whole("threads", threads)
+        check_whole("processes", processes, optional=True)
+        check_whole("max_concurrency", max_concurrency, optional=True)
+        check_whole("max_queue", max_queue, 0)
+        check_whole("max_result_bytes", max_result_bytes, optional=True)
+        check_whole("page_size", page_size, optional=True)
         self.info = Implementation(
             name,
             version,
@@ -98,7 +107,7 @@ class Server(Running):
         self.errors = ErrorPolicy(expose_errors, debug)
         self.lifespan = lifespan
         self.auth = auth
-        self.keys = list(keys)
+        self.keys = checked_keys(keys)
         self.store = store
         self.ask_timeout = ask_timeout
         self.single_use = single_use

@@ -1,17 +1,20 @@
-"""The context of a `def` handler: as Context, without `await`. Its thread waits while the loop works."""
+"""The context of a `def` handler: as Context, without `await`. Its thread waits while the loop works.
+
+Every wait gives the thread's place in the pool away: what it waits for may need a thread itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from redstart.features.errors import Unwind
-from redstart.features.results import to_json
 from redstart.protocol.call import Call
-from redstart.server.context import Context, dialogue
+from redstart.server.context import Context
 from redstart.server.facts import App, Facts
 from redstart.wire.jsonrpc import decode
 from redstart.wire.types import Message, ResourceContents, ToolResult
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+DEEPEST: Final = 50
+"""How many levels deep `def` handlers may call each other."""
+_depth: contextvars.ContextVar[int] = contextvars.ContextVar("redstart.depth", default=0)
 
 
 class _Threaded(Context[App]):
@@ -61,10 +68,17 @@ class SyncContext(Facts[App]):
         except concurrent.futures.CancelledError:
             raise Unwind from None  # the call has ended: so does the handler
 
-    def _wait_for_people(self, work: Coroutine[Any, Any, R]) -> R:
-        """As `_wait`, and another thread may take this one's place meanwhile."""
-        with self._host.pool.lent():
+    def _wait_nested(self, work: Coroutine[Any, Any, R]) -> R:
+        """As `_wait`, for another handler. Each level may take one more thread, so there is an end to them."""
+        depth = _depth.get()
+        if depth >= DEEPEST:
+            work.close()
+            raise RecursionError(f"handlers of this server call each other more than {DEEPEST} levels deep")
+        token = _depth.set(depth + 1)
+        try:
             return self._wait(work)
+        finally:
+            _depth.reset(token)
 
     # ------------------------------------------------------------ words
 
@@ -106,11 +120,11 @@ class SyncContext(Facts[App]):
     def elicit(self, message: str, schema: Any, key: str | None = None) -> Answer[Any]: ...
     def elicit(self, message: str, schema: Any = str, key: str | None = None) -> Answer[Any]:
         """Ask the user: `Accepted(data)`, `Declined()` or `Cancelled()`. See `Context.elicit`."""
-        return self._wait_for_people(self._async.elicit(message, schema, key))
+        return self._wait(self._async.elicit(message, schema, key))
 
     def elicit_url(self, url: str, message: str, key: str | None = None) -> Answer[None]:
         """Send the user to a web page, for secrets and sign-in. `Accepted` means consent, not that it was done."""
-        return self._wait_for_people(self._async.elicit_url(url, message, key))
+        return self._wait(self._async.elicit_url(url, message, key))
 
     @overload
     def ask(self, message: str, *, key: str | None = None) -> str: ...
@@ -120,41 +134,45 @@ class SyncContext(Facts[App]):
     def ask(self, message: str, schema: Any, key: str | None = None) -> Any: ...
     def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
-        return self._wait_for_people(self._async.ask(message, schema, key))
+        return self._wait(self._async.ask(message, schema, key))
 
     def confirm(self, message: str, key: str | None = None) -> bool:
         """Whether the user says yes; every other reaction is a no."""
-        return self._wait_for_people(self._async.confirm(message, key))
+        return self._wait(self._async.confirm(message, key))
 
     def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
         """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
-        return self._wait_for_people(self._async.choose(message, choices, key))
+        return self._wait(self._async.choose(message, choices, key))
 
-    def ask_all(self, **questions: tuple[str, Any]) -> dict[str, Any]:
+    def ask_all(self, **questions: str | tuple[str, Any]) -> dict[str, Any]:
         """Several answers by name, in one round where the protocol can: `ask_all(name=("Your name?", str), …)`."""
-        return self._wait_for_people(self._async.ask_all(**questions))
+        return self._wait(self._async.ask_all(**questions))
 
     def sample(self, messages: Any, max_tokens: int = 1024, **options: Any) -> Sampled:
         """Let the client's model answer; the options are those of `Context.sample`."""
-        return self._wait_for_people(self._async.sample(messages, max_tokens, **options))
+        return self._wait(self._async.sample(messages, max_tokens, **options))
 
     def roots(self, key: str | None = None) -> list[Root]:
         """The folders that the client shares. (The spec has deprecated roots.)"""
-        return self._wait_for_people(self._async.roots(key))
+        return self._wait(self._async.roots(key))
 
     # ------------------------------------------------------------ side effects
 
     def step(self, key: str, fn: Callable[[], T]) -> T:
         """Do `fn()` once, however often the handler runs, and return its result as JSON. See `Context.step`."""
-        talk = dialogue(self)
-        found = self._wait(talk.begin_step(key))
+        from redstart.server.steps import inside, result_of
+
+        steps, key, found = self._wait(self._async._begin_step(key))
         if found is None:
             raw = None
-            try:
-                value: Any = fn()
-                raw = to_json(self._wait(_awaited(value)) if inspect.isawaitable(value) else value)
-            finally:
-                found = self._wait(talk.end_step(key, raw))
+            token = inside.set(key)
+            with self._host.pool.unbroken():
+                try:
+                    value: Any = fn()
+                    raw = result_of(key, self._wait(_awaited(value)) if inspect.isawaitable(value) else value)
+                finally:
+                    inside.reset(token)
+                    found = self._wait(steps.end(key, raw))
         return decode(found)  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------ the server's own things
@@ -168,15 +186,15 @@ class SyncContext(Facts[App]):
 
     def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """The result of another tool of this server, for the same client; its failure is a result too."""
-        return self._wait(self._async.call_tool(name, arguments))
+        return self._wait_nested(self._async.call_tool(name, arguments))
 
     def read_resource(self, uri: str) -> list[ResourceContents]:
         """What a resource of this server holds."""
-        return self._wait(self._async.read_resource(uri))
+        return self._wait_nested(self._async.read_resource(uri))
 
     def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
         """The messages of a prompt of this server."""
-        return self._wait(self._async.get_prompt(name, arguments))
+        return self._wait_nested(self._async.get_prompt(name, arguments))
 
 
 async def _awaited(value: Any) -> Any:

@@ -15,5 +15,15 @@ def open_state(store: str | SharedState | None) -> SharedState:
     if store is None or store == "memory://":
         return MemoryState()
     if isinstance(store, str):
-        raise ValueError(f"no store is known for {store!r}; known: memory://")
+        raise ValueError(f"no store is known for {_shown(store)!r}; known: memory://")
+    if not callable(getattr(store, "kv_get", None)):
+        raise TypeError(f"store= is a URL (known: memory://) or a store, not {type(store).__name__}")
     return store
+
+
+def _shown(url: str) -> str:
+    """The URL without what may be secret: who the user is, and what is asked for."""
+    user, at, rest = url.rpartition("@")
+    scheme, mark, _ = (user or rest).partition("://")
+    place, question, _ = rest.partition("?")
+    return (f"{scheme}{mark}" if at and mark else "") + (f"***{at}" if at else "") + place + ("?…" if question else "")

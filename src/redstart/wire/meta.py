@@ -5,6 +5,7 @@ Spec: /specification/2026-07-28/basic#meta.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 from msgspec import UNSET, Struct, UnsetType, field
@@ -18,6 +19,12 @@ LOG_LEVEL: Final = PREFIX + "logLevel"
 SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+@cache
+def _parts(path: str) -> tuple[str, str]:
+    name, _, rest = path.partition(".")
+    return name, rest
 
 
 class ClientCapabilities(Struct):
@@ -35,7 +42,7 @@ class ClientCapabilities(Struct):
 
         `elicitation: {}` means form only, so the form mode is there unless only others are named.
         """
-        name, _, rest = path.partition(".")
+        name, rest = _parts(path)
         value = getattr(self, name, UNSET)
         if not isinstance(value, dict):
             return False

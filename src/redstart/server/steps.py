@@ -1,0 +1,193 @@
+"""Steps: side effects that happen once in a dialogue, however often its handler runs.
+
+In the first round the results live in the dialogue, and then in its sealed state. A later round may reach us twice, so
+from then on a result is also written, once only, to the store under (dialogue, key) before anybody sees it.
+A step that has begun goes on to its end, whatever becomes of its call: half an effect cannot be recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import secrets
+from collections.abc import Coroutine
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from redstart.features.errors import log
+from redstart.features.results import Unencodable, to_json
+from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, encode
+
+if TYPE_CHECKING:
+    from redstart.server.asking import Dialogue
+
+inside: contextvars.ContextVar[str] = contextvars.ContextVar("redstart.step", default="")
+"""The key of the step that runs here."""
+
+_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+class Kept(Struct, array_like=True):
+    """A result, and the answers that were known when its step was performed."""
+
+    raw: Raw
+    answers: dict[str, str]
+
+
+_decode = msgspec.json.Decoder(Kept).decode
+
+
+class Steps:
+    """The steps of one dialogue."""
+
+    __slots__ = ("_dialogue", "_performing", "done", "names")
+
+    def __init__(self, dialogue: Dialogue) -> None:
+        self._dialogue = dialogue
+        self.done: dict[str, Kept] = {}
+        self.names: set[str] = set()
+        """The keys that this run of the handler has used."""
+        self._performing: dict[str, asyncio.Future[None]] = {}
+
+    # ------------------------------------------------------------ one step
+
+    async def begin(self, key: str) -> bytes | None:
+        """The recorded result of a step, or None: then the caller performs it, and calls `end`."""
+        dialogue = self._dialogue
+        if key in self.names:
+            raise ValueError(f"two steps of one call have the key {key!r}; each needs its own")
+        self.names.add(key)
+        if key not in self.done:
+            if dialogue.suspended:  # a question has ended this run: what is left of it belongs to a later one
+                raise asyncio.CancelledError
+            await self._claim(key)
+        found = self.done.get(key)
+        return None if found is None else bytes(found.raw)
+
+    async def _claim(self, key: str) -> None:
+        """Make this step ours to perform, unless the store knows its result."""
+        host, fresh = self._dialogue.host, self._dialogue.fresh
+        name = self.name(key)
+        while not fresh and (other := host.steps.get(name)) is not None:  # the same round, sent twice
+            await asyncio.wait([other])
+        claim = self._performing[key] = asyncio.get_running_loop().create_future()
+        if fresh:
+            return
+        host.steps[name] = claim
+        try:
+            kept = await host.store.kv_get(name)
+            if kept is not None:
+                self._take(key, kept)
+        except BaseException:
+            self._release(key)
+            raise
+        if kept is not None:
+            self._release(key)
+
+    async def end(self, key: str, raw: bytes | None) -> bytes:
+        """Record the result of a step before anybody sees it; None says that it failed, and may be tried again."""
+        try:
+            if raw is None:
+                self.names.discard(key)
+                return b""
+            kept = self.done[key] = Kept(Raw(raw), self._answers())
+            if not self._dialogue.fresh and not await self._keep(key, kept, once=True):
+                found = await self._dialogue.host.store.kv_get(self.name(key))
+                if found is not None:  # another process was faster
+                    self._take(key, found)
+            return bytes(self.done[key].raw)
+        finally:
+            self._release(key)
+
+    async def perform(self, key: str, work: Coroutine[Any, Any, Any]) -> bytes:
+        """Do the work of a step and record what it returns."""
+        tasks = self._dialogue.host.performing
+        task = asyncio.get_running_loop().create_task(self._performed(key, work))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                task.add_done_callback(_ended_late)
+            raise
+
+    async def _performed(self, key: str, work: Coroutine[Any, Any, Any]) -> bytes:
+        inside.set(key)
+        raw = None
+        try:
+            raw = result_of(key, await work)
+        finally:
+            found = await self.end(key, raw)
+        return found
+
+    def _release(self, key: str) -> None:
+        host, name = self._dialogue.host, self.name(key)
+        future = self._performing.pop(key, None)
+        if future is not None:
+            if host.steps.get(name) is future:
+                del host.steps[name]
+            future.set_result(None)
+
+    async def settled(self) -> None:
+        """Wait until nothing is half done."""
+        while self._performing:
+            await asyncio.wait(self._performing.values())
+
+    # ------------------------------------------------------------ the store
+
+    def name(self, key: str) -> str:
+        """Where the result of a step is kept in the store."""
+        return f"step/{self._dialogue.named()}/{key}"
+
+    async def _keep(self, key: str, kept: Kept, *, once: bool) -> bool:
+        host = self._dialogue.host
+        ttl = host.server.ask_timeout + 60
+        return await host.store.kv_set(self.name(key), encode(kept), ttl, nx=once, durable=True)
+
+    async def keep_all(self) -> None:
+        """Write every result to the store: for states that clients can read, and that do not carry them."""
+        for key, kept in self.done.items():
+            await self._keep(key, kept, once=False)
+
+    def _answers(self) -> dict[str, str]:
+        """The answers that the handler has met, by their digests."""
+        dialogue = self._dialogue
+        return {name: _digest(dialogue, name) for name in dialogue.answers if name not in dialogue.unread}
+
+    def _take(self, key: str, found: bytes) -> None:
+        """A result from the store; one that came of other answers is none of this round."""
+        kept = _decode(found)
+        for name, digest in kept.answers.items():
+            if _digest(self._dialogue, name) != digest:
+                text = f"The step {key!r} of this dialogue was performed with another answer to {name!r}. "
+                raise self._dialogue.fail(
+                    ProtocolError(INVALID_PARAMS, text + "To begin anew, leave out requestState.")
+                )
+        self.done[key] = kept
+
+
+def _digest(dialogue: Dialogue, name: str) -> str:
+    answer = dialogue.answers.get(name)
+    return "" if answer is None else sha256(_sorted(answer.result)).hexdigest()[:32]
+
+
+def new_name(state: Any) -> str:
+    """A name for a dialogue. All that bring the same state are in the same one."""
+    return secrets.token_urlsafe(16) if state is None else sha256(state.encode()).hexdigest()[:32]
+
+
+def result_of(key: str, value: Any) -> bytes:
+    """What a step returned, as it is recorded."""
+    try:
+        return to_json(value)
+    except Unencodable as error:
+        raise TypeError(f"the result of the step {key!r} cannot be recorded: {error}") from None
+
+
+def _ended_late(task: asyncio.Task[bytes]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a step failed after its call had ended", exc_info=error)

@@ -1,0 +1,117 @@
+"""What a person sees when a command cannot do its work: one message, the user's own line, no secrets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redstart.cli.target import TargetError, load
+
+SERVER = "from redstart import Server\nserver = Server('shop')\n"
+RUN = [sys.executable, "-m", "redstart"]
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def ran(*arguments: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("REDSTART_", "PYTHON"))}
+    options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, **options}
+    return subprocess.run([*RUN, *arguments], env={**clean, **(env or {})}, timeout=30, check=False, **options)
+
+
+# ---------------------------------------------------------------- keys
+
+
+@pytest.mark.parametrize("how", [[], ["--http", "--port", "0"]])
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"REDSTART_KEY_FILE": "/no/such/file"}, "REDSTART_KEY_FILE: /no/such/file: No such file or directory"),
+        ({"REDSTART_KEYS": " ,"}, "REDSTART_KEYS is set, but there is no key in it"),
+    ],
+)
+def test_keys_that_are_not_there(tmp_path: Path, how: list[str], env: dict[str, str], said: str) -> None:
+    done = ran("run", write(tmp_path / "shop.py", SERVER), *how, env=env)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"redstart: {said}")
+    assert "Traceback" not in done.stderr
+    assert "served at" not in done.stderr
+
+
+# ---------------------------------------------------------------- the line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("\n\nserver = Server('shop', store='redis://ada:secret@host')\n", 4),
+        ("import json\n\njson.loads('{')\n", 4),
+        ("import pytest\n\n\n\npytest.importorskip(7)\n", 6),
+    ],
+)
+def test_the_line_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, line: int) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file = write(tmp_path / "wrong.py", "from redstart import Server\n" + text)
+    with pytest.raises(TargetError) as caught:
+        load(file)
+    assert f"could not be loaded ({file}, line {line})" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_installed_module_is_somebodys_code_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a package that lives where pip puts it, its own line is the best that there is."""
+    home = tmp_path / "site-packages"
+    home.mkdir()
+    write(home / "installed_shop.py", "import json\n\njson.loads('{')\n")
+    monkeypatch.setattr(sys, "path", [str(home), *sys.path])
+    with pytest.raises(TargetError, match=r"\(.*installed_shop\.py, line 3\)"):
+        load("installed_shop")
+
+
+# ---------------------------------------------------------------- a reader that goes
+
+
+@pytest.mark.parametrize("env", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["doctor"],
+        ["doctor", "--json"],
+        ["install", "{}"],
+        ["check", "{}"],
+        ["--help"],
+        ["run", "--help"],
+        ["--version"],
+    ],
+)
+def test_a_reader_that_has_gone(tmp_path: Path, arguments: list[str], env: dict[str, str]) -> None:
+    file = write(tmp_path / "shop.py", SERVER)
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        pipes = {"stdout": writer, "stderr": subprocess.PIPE, "capture_output": False}
+        done = ran(*(part.replace("{}", file) for part in arguments), env=env, **pipes)
+    finally:
+        os.close(writer)
+    # `check` says on stdout what is wrong, and here nothing is; what argparse itself cannot write it leaves unsaid.
+    silent = arguments[0] == "check" or (env and arguments[-1].startswith("--") and "doctor" not in arguments)
+    assert done.returncode == (0 if silent else 141)
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_a_broken_pipe_of_the_users_is_an_error_like_any_other(tmp_path: Path) -> None:
+    text = SERVER + "from contextlib import asynccontextmanager\n@asynccontextmanager\nasync def life(server):\n"
+    text += "    raise BrokenPipeError('the database has gone')\n    yield\nserver.lifespan = life\n"
+    done = ran("run", write(tmp_path / "shop.py", text))
+    assert done.returncode == 1
+    assert "the database has gone" in done.stderr

@@ -1,0 +1,540 @@
+"""Forms at their edges: answers that no program expects, schemas that no form can carry, words for people."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import enum
+import json
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import attrs
+import msgspec
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from redstart import Choice, Choices, Format
+from redstart.features.fields import FormError
+from redstart.features.forms import compile_form
+from redstart.schema.problems import ShapeError
+
+HUGE = 10**400
+
+
+def refusal(schema: Any, content: Any) -> str:
+    """What the user is told."""
+    with pytest.raises(ShapeError) as caught:
+        compile_form(schema).read(content)
+    return str(caught.value)
+
+
+def raw(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+# ---------------------------------------------------------------- numbers
+
+
+@dataclass
+class Numbers:
+    whole: int = 0
+    real: float = 0.0
+
+
+@pytest.mark.parametrize("answer", [HUGE, "9" * 400, -HUGE, "1e400", "9" * 5000, 10**5000], ids=list("abcdef"))
+@pytest.mark.parametrize(
+    ("schema", "name"),
+    [(float, "answer"), (Numbers, "real"), (raw(real={"type": "number"}), "real"), (float | None, "answer")],
+)
+def test_a_number_that_is_too_large_is_refused(schema: Any, name: str, answer: Any) -> None:
+    assert refusal(schema, {name: answer}).startswith(f'Field "{name}" must be a')
+
+
+def test_an_integer_may_be_large_but_not_endless() -> None:
+    for form in (compile_form(int), compile_form(int | None)):
+        assert form.read({"answer": "9" * 400}) == form.read({"answer": 10**400 - 1}) == 10**400 - 1
+    told = refusal(int, {"answer": "9" * 5000})
+    assert told == 'Field "answer" must be a number with fewer digits.'
+
+
+@pytest.mark.parametrize("limit", [{"maximum": 5}, {"enum": [1, 2]}])
+def test_an_integer_that_python_cannot_print_is_refused(limit: dict[str, Any]) -> None:
+    assert 'Field "n" must be' in refusal(raw(n={"type": "integer", **limit}), {"n": 10**5000})
+    assert refusal(Annotated[int, msgspec.Meta(le=5)], {"answer": 10**5000}).startswith('Field "answer"')
+
+
+@pytest.mark.parametrize("answer", ["1_0", "1__0", "_1", "１２", "0x10", "", "+-1", "1 0", "nan", "inf", "e5", "."])
+@pytest.mark.parametrize("kind", [int, float])
+def test_text_that_only_looks_like_a_number_to_python_is_none(kind: Any, answer: str) -> None:
+    refusal(kind, {"answer": answer})
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "number"),
+    [
+        (int, " +7 ", 7),
+        (int, "-7", -7),
+        (int, "7.0", 7),
+        (int, "1e3", 1000),
+        (float, ".5", 0.5),
+        (float, "-1.5E2", -150),
+    ],
+)
+def test_text_that_is_a_number(kind: Any, answer: str, number: float) -> None:
+    assert compile_form(kind).read({"answer": answer}) == number
+
+
+# ---------------------------------------------------------------- what a model says itself
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def complain(what: str) -> None:
+    errors: dict[str, Exception] = {
+        "value": ValueError("the trip ends before it starts"),
+        "key": KeyError("zip"),
+        "own": ArithmeticError("out of range"),
+        "empty": ValueError(),
+        "silent": Silent(),
+        "long": ValueError("spam\n" * 1000),
+    }
+    if what in errors:
+        raise errors[what]
+
+
+@dataclass
+class Data:
+    what: str
+
+    def __post_init__(self) -> None:
+        complain(self.what)
+
+
+class Record(msgspec.Struct):
+    what: str
+
+    def __post_init__(self) -> None:
+        complain(self.what)
+
+
+@attrs.define
+class Attrs:
+    what: str
+
+    def __attrs_post_init__(self) -> None:
+        complain(self.what)
+
+
+class Model(pydantic.BaseModel):
+    what: str
+
+    @pydantic.model_validator(mode="after")
+    def check(self) -> Model:
+        complain(self.what)
+        return self
+
+
+@pytest.mark.parametrize("kind", [Data, Record, Attrs, Model])
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("value", "The form is refused: the trip ends before it starts."),
+        ("key", "The form is refused: KeyError: 'zip'."),
+        ("own", "The form is refused: ArithmeticError: out of range."),
+        ("empty", "The form is refused"),
+        ("silent", "The form is refused: Silent"),
+        ("long", "The form is refused: spam spam"),
+    ],
+)
+def test_what_a_model_says_is_told_to_the_user(kind: Any, what: str, said: str) -> None:
+    told = refusal(kind, {"what": what})
+    assert told.startswith(said)
+    assert len(told) < 350
+    assert "\n" not in told
+    assert compile_form(kind).read({"what": "fine"}).what == "fine"
+
+
+def test_a_value_that_is_refused_is_the_answer_not_the_field() -> None:
+    def even(n: int) -> int:
+        if n % 2:
+            raise KeyError("odd")
+        return n
+
+    assert refusal(Annotated[int, msgspec.Meta(ge=1)], {"answer": 0}) == 'Field "answer" must be at least 1, got 0.'
+    assert "odd" in refusal(Annotated[int, pydantic.AfterValidator(even)], {"answer": 3})
+
+
+# ---------------------------------------------------------------- schemas that no form can carry
+
+
+def text(**more: Any) -> dict[str, Any]:
+    return raw(a={"type": "string", **more})
+
+
+def many(**more: Any) -> dict[str, Any]:
+    return raw(a={"type": "array", "items": {"type": "string", "enum": ["x", "y"]}, **more})
+
+
+def titled(*entries: Any) -> dict[str, Any]:
+    return text(oneOf=list(entries))
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (raw(a={"type": ["string", "null"]}), ['"a"', "type"]),
+        (raw(a={"type": None}), ['"a"', "type"]),
+        (raw(a={"type": 5}), ['"a"', "type"]),
+        (raw(a={"type": {}}), ['"a"', "type"]),
+        (raw(a=None), ['"a"', "null"]),
+        (raw(a=[]), ['"a"', "[]"]),
+        (raw(a={"$ref": "#/$defs/A"}), ['"a"', "$ref"]),
+        (raw(a={"anyOf": [{"type": "string"}, {"type": "null"}]}), ['"a"', "anyOf"]),
+        (titled(), ['"a"', "oneOf"]),
+        (text(oneOf=None), ['"a"', "oneOf"]),
+        (titled("x"), ['"a"', "oneOf", "const"]),
+        (titled({"const": "x"}), ['"a"', "oneOf", "title"]),
+        (titled({"const": 1, "title": "One"}), ['"a"', "oneOf", "1"]),
+        (titled({"const": None, "title": "One"}), ['"a"', "oneOf", "null"]),
+        (titled({"const": ["x"], "title": "One"}), ['"a"', "oneOf"]),
+        (titled({"const": "x", "title": 5}), ['"a"', "oneOf", "title"]),
+        (raw(a={"type": "array", "items": {"anyOf": []}}), ['"a"', "anyOf"]),
+        (raw(a={"type": "array", "items": {"anyOf": [{"const": "x", "title": None}]}}), ['"a"', "anyOf", "title"]),
+        (text(enum=None), ['"a"', "enum"]),
+        (text(enum=[]), ['"a"', "enum"]),
+        (text(enum="abc"), ['"a"', "enum"]),
+        (text(enum={"x": 1}), ['"a"', "enum"]),
+        (text(enum=["x", 1]), ['"a"', "enum", "1"]),
+        (text(enum=["x", "x"]), ['"a"', "look the same"]),
+        (text(const=5), ['"a"', "const"]),
+        (text(enum=["x"], oneOf=[{"const": "x", "title": "X"}]), ['"a"', "enum", "oneOf"]),
+        (text(enum=["x", "y"], enumNames=["X"]), ['"a"', "enumNames"]),
+        (text(enum=["x", "y"], enumNames=[]), ['"a"', "enumNames"]),
+        (text(enum=["x", "y"], enumNames=None), ['"a"', "enumNames"]),
+        (text(enum=["x", "y"], enumNames=["X", 5]), ['"a"', "enumNames"]),
+        (text(enumNames=["X"]), ['"a"', "enumNames"]),
+        (raw(a={"type": "integer", "enum": [1, 1.5]}), ['"a"', "enum", "1.5"]),
+        (raw(a={"type": "integer", "enum": [True]}), ['"a"', "enum", "true"]),
+        (raw(a={"type": "boolean", "enum": [True]}), ['"a"', "enum"]),
+        (raw(a={"type": "array"}), ['"a"', "array"]),
+        (many(items=True), ['"a"', "items"]),
+        (many(items=None), ['"a"', "items"]),
+        (many(items=[]), ['"a"', "items"]),
+        (many(items={"type": ["string"], "enum": ["x"]}), ['"a"', "items", "type"]),
+        (many(items={"type": "string", "enum": ["x"], "not": {}}), ['"a"', "items", "not"]),
+        (many(enum=[["x"]]), ['"a"', "enum"]),
+        (many(uniqueItems="yes"), ['"a"', "uniqueItems"]),
+        (many(minItems="1"), ['"a"', "minItems"]),
+        (text(minLength="3"), ['"a"', "minLength"]),
+        (text(minLength=True), ['"a"', "minLength"]),
+        (text(minLength=-1), ['"a"', "minLength"]),
+        (text(maxLength=None), ['"a"', "maxLength"]),
+        (text(minimum=3), ['"a"', "minimum"]),
+        (text(pattern="("), ['"a"', "pattern"]),
+        (text(pattern=5), ['"a"', "pattern"]),
+        (text(pattern="a{99999999999}"), ['"a"', "pattern"]),
+        (text(format="phone"), ['"a"', "format", "email"]),
+        (text(format=[]), ['"a"', "format"]),
+        (text(title=5), ['"a"', "title"]),
+        (text(description=None), ['"a"', "description"]),
+        (raw(a={"type": "integer", "minimum": "0"}), ['"a"', "minimum"]),
+        (raw(a={"type": "number", "maximum": True}), ['"a"', "maximum"]),
+        (text(default=5), ['"a"', "default"]),
+        (text(default=None), ['"a"', "default"]),
+        (text(enum=["x"], default="y"), ['"a"', "default"]),
+        (text(oneOf=[{"const": "x", "title": "X"}], default="X"), ['"a"', "default"]),
+        (many(default="x"), ['"a"', "default"]),
+        (many(default=["z"]), ['"a"', "default"]),
+        (many(default=[["x"]]), ['"a"', "default"]),
+        (raw(a={"type": "integer", "default": "5"}), ['"a"', "default"]),
+        (raw(a={"type": "integer", "default": 1.5}), ['"a"', "default"]),
+        (raw(a={"type": "integer", "default": True}), ['"a"', "default"]),
+        (raw(a={"type": "number", "default": "5"}), ['"a"', "default"]),
+        (raw(a={"type": "boolean", "default": "true"}), ['"a"', "default"]),
+        (raw(a={"type": "boolean", "default": 1}), ['"a"', "default"]),
+        ({**text(), "required": None}, ["required"]),
+        ({**text(), "required": "abc"}, ["required"]),
+        ({**text(), "required": "a"}, ["required"]),
+        ({**text(), "required": [5]}, ["required"]),
+        ({**text(), "required": [["a"]]}, ["required"]),
+        ({**text(), "required": ["a", "zz"]}, ["required", '"zz"']),
+        ({"type": "object", "properties": []}, ["properties"]),
+        ({"type": "object", "properties": None}, ["properties"]),
+        ({"type": ["object"], "properties": {}}, ["type"]),
+        ({**text(), "allOf": []}, ["allOf"]),
+        ({**text(), "anyOf": []}, ["anyOf"]),
+        ({**text(), "oneOf": []}, ["oneOf"]),
+        ({**text(), "$ref": "#"}, ["$ref"]),
+        ({**text(), "if": {}, "then": {}}, ["if", "then"]),
+        ({**text(), "additionalProperties": {"type": "string"}}, ["additionalProperties"]),
+        (raw(a={"type": "string", "default": object()}), ["JSON"]),
+    ],
+)
+def test_a_raw_schema_that_no_form_can_carry(schema: Any, words: list[str]) -> None:
+    with pytest.raises(FormError) as caught:
+        compile_form(schema)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {**text(minLength=0, maxLength=9, pattern="^a", format="email", title="A", default="a"), "required": ["a"]},
+        {**text(), "$schema": "https://json-schema.org/draft/2020-12/schema", "additionalProperties": False},
+        {**text(examples=["x"], **{"x-order": 1}), "title": "T", "description": "D", "required": []},
+        many(minItems=0, maxItems=2, uniqueItems=True, default=["x"]),
+        many(default=[]),
+        raw(a={"type": "number", "minimum": 0.5, "exclusiveMaximum": 9, "default": 3}),
+        raw(a={"type": "integer", "oneOf": [{"const": 1, "title": "One"}], "default": 1}),
+        raw(a={"type": "boolean", "default": False}),
+        raw(),
+    ],
+)
+def test_a_raw_schema_that_a_form_can_carry(schema: Any) -> None:
+    assert compile_form(schema).schema(True) == schema
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["string", "array", "a", "x", "("]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["const", "title", "enum"]), inner),
+    max_leaves=4,
+)
+FIELD = st.fixed_dictionaries(
+    {"type": st.sampled_from(["string", "integer", "number", "boolean", "array"]) | JSON},
+    optional=dict.fromkeys(
+        (
+            *("enum", "oneOf", "enumNames", "items", "minLength", "minimum", "maxItems", "uniqueItems"),
+            *("pattern", "default", "title", "const", "format"),
+        ),
+        JSON,
+    ),
+)
+
+
+@given(FIELD, JSON, JSON)
+def test_a_raw_schema_compiles_or_is_refused_and_never_breaks(inner: Any, required: Any, answer: Any) -> None:
+    try:
+        form = compile_form({"type": "object", "properties": {"a": inner}, "required": required or []})
+        form.params("?", True), form.params("?", False)
+    except FormError:
+        return
+    with contextlib.suppress(ShapeError):
+        form.read({"a": answer})
+
+
+# ---------------------------------------------------------------- choices
+
+
+INTEGERS = raw(
+    n={"type": "integer", "oneOf": [{"const": 1, "title": "One"}, {"const": 2, "title": "Two"}]},
+    m={"type": "number", "enum": [1, 2.5]},
+    o={"type": "array", "items": {"type": "integer", "enum": [1, 2]}},
+)
+
+
+def test_integer_choices_are_text_for_an_older_client() -> None:
+    form = compile_form(INTEGERS)
+    fields = form.schema(False)["properties"]
+    assert fields["n"] == {"type": "string", "enum": ["1", "2"], "enumNames": ["One", "Two"]}
+    assert fields["m"] == {"type": "string", "enum": ["1", "2.5"]}
+    assert form.read({"n": "1", "m": "2.5", "o": "1, 2"}) == {"n": 1, "m": 2.5, "o": [1, 2]}
+    assert form.read({"n": 2, "m": 1, "o": ["2"]}) == {"n": 2, "m": 1, "o": [2]}
+    assert form.read({"n": "Two", "m": 1.0}) == {"n": 2, "m": 1}
+
+
+def test_the_official_schema_takes_integer_choices_for_an_older_client() -> None:
+    file = Path(__file__).parents[3] / "shared" / "spec" / "schema-2025-06-18.json"
+    if not file.exists():
+        pytest.skip("the schemas of the spec are not here")
+    definitions = json.loads(file.read_text())["definitions"]
+    validator = Draft202012Validator({"$ref": "#/definitions/EnumSchema", "definitions": definitions})
+    for name in ("n", "m"):
+        validator.validate(compile_form(INTEGERS).schema(False)["properties"][name])
+
+
+def test_a_default_that_is_the_same_number_is_a_choice() -> None:
+    @dataclass
+    class Rated:
+        stars: Annotated[float, Choices((1, "One"), (2.5, "Good"))] = 1.0
+
+    form = compile_form(Rated)
+    assert form.schema(True)["properties"]["stars"]["default"] == "1"
+    assert form.read({"stars": 2.5}).stars == 2.5
+
+
+class Mixed(enum.Enum):
+    ONE = 1
+    TEXT = "1"
+
+
+@dataclass
+class Ambiguous:
+    pick: Literal[1, "1"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        Literal[1, "1"],
+        list[Literal[1, "1"]],
+        Mixed,
+        Literal[True, "true"],
+        Ambiguous,
+        [1, "1"],
+        Annotated[str, Choices("a", "a")],
+    ],
+)
+def test_choices_that_look_the_same_are_refused(schema: Any) -> None:
+    with pytest.raises(FormError, match="look the same"):
+        compile_form(schema)
+
+
+@pytest.mark.parametrize("schema", [Annotated[str, Choices()], list[Annotated[str, Choices()]]])
+def test_no_choices_are_refused(schema: Any) -> None:
+    with pytest.raises(FormError, match="nothing to choose"):
+        compile_form(schema)
+
+
+def test_a_default_that_is_no_choice_is_refused() -> None:
+    class Tagged(pydantic.BaseModel):
+        tags: list[Literal["x", "y"]] = ["z"]  # type: ignore[list-item]
+
+    with pytest.raises(FormError, match='"tags" has the default'):
+        compile_form(Tagged)
+
+
+City = Literal["Bern", "Bern, CH", "Geneva", "Bern, CH, old town"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "chosen"),
+    [
+        ("Bern, CH", ["Bern, CH"]),
+        ("Bern,CH , Geneva", ["Bern, CH", "Geneva"]),
+        ("Geneva, Bern, CH, old town, Bern", ["Geneva", "Bern, CH, old town", "Bern"]),
+        ("Bern,, Geneva,", ["Bern", "Geneva"]),
+        (" ", []),
+        (["Bern, CH"], ["Bern, CH"]),
+    ],
+)
+def test_a_choice_may_have_commas(answer: Any, chosen: list[str]) -> None:
+    assert compile_form(list[City]).read({"answer": answer}) == chosen
+    wire = raw(answer={"type": "array", "items": {"type": "string", "enum": list(City.__args__)}})  # type: ignore[attr-defined]
+    assert compile_form(wire).read({"answer": answer}) == {"answer": chosen}
+
+
+def test_the_title_of_a_choice_may_have_commas() -> None:
+    form = compile_form(list[Annotated[str, Choices(("b", "Bern, CH"), ("g", "Geneva"))]])
+    assert form.read({"answer": "Bern, CH, Geneva"}) == ["b", "g"]
+    said = form.schema(False)["properties"]["answer"]["description"]
+    assert said.endswith("separated by commas: b (Bern, CH); g (Geneva)")
+
+
+def test_a_text_of_commas_is_read_in_linear_time() -> None:
+    assert compile_form(list[City]).read({"answer": "," * 300_000}) == []
+
+
+# ---------------------------------------------------------------- words for people
+
+
+def test_people_are_told_the_titles() -> None:
+    form = [("eu", "Europe"), ("us", "United States"), Choice("ch")]
+    told = refusal(form, {"answer": "Asia"})
+    assert told == 'Field "answer" must be one of "Europe", "United States", "ch", got "Asia".'
+    assert 'did you mean "Europe"?' in refusal(form, {"answer": "Eurpe"})
+    several = raw(a={"type": "array", "items": {"anyOf": [{"const": "x1", "title": "First"}]}})
+    assert refusal(several, {"a": ["z"]}) == 'Field "a" must be "First", got "z".'
+    assert refusal(raw(a=text(enum=["o1"], enumNames=["One"])["properties"]["a"]), {"a": "z"}) == (
+        'Field "a" must be "One", got "z".'
+    )
+
+
+def test_a_title_that_two_choices_have_is_no_answer() -> None:
+    form = compile_form([("a", "John"), ("b", "John"), ("c", "Ann")])
+    assert form.read({"answer": "b"}) == "b"
+    with pytest.raises(ShapeError, match='one of "a", "b", "Ann", got "John"'):
+        form.read({"answer": "John"})
+    assert 'one of "", "a", got' in refusal(Literal["", "a"], {"answer": "z"})
+    assert 'one of "x", "b", got' in refusal([("x", "b"), ("b", "")], {"answer": "z"})
+
+
+@pytest.mark.parametrize(
+    ("schema", "content", "told"),
+    [
+        (int, {"answer": "x"}, 'Field "answer" must be an integer, got the string "x".'),
+        (int, {}, 'Missing required field "answer" (integer).'),
+        (int, {"answer": ""}, 'Missing required field "answer" (integer).'),
+        (datetime.date, {"answer": ""}, 'Missing required field "answer" (string).'),
+        ([("a", "A1"), "b"], {}, 'Missing required field "answer" (one of "A1", "b").'),
+        (list[Literal["x"]], {}, 'Missing required field "answer" (list of choices).'),
+        (bool, {"answer": 1}, 'Field "answer" must be a boolean, got 1.'),
+        (text(pattern="^a"), {"a": "b"}, 'Field "a" must be text that matches ^a, got "b".'),
+        (many(minItems=1), {"a": []}, 'Field "a" must be at least 1 of the choices, got [].'),
+        (many(uniqueItems=True), {"a": ["x", "x"]}, 'Field "a" must be a list without repeats, got ["x", "x"].'),
+    ],
+)
+def test_one_sentence_says_what_is_wrong(schema: Any, content: Any, told: str) -> None:
+    assert refusal(schema, content) == told
+
+
+# ---------------------------------------------------------------- an empty text box
+
+
+class Level(enum.Enum):
+    LOW = 1
+    HIGH = 2
+
+
+@dataclass
+class Blank:
+    number: int | None
+    real: float | None = None
+    yes: bool | None = None
+    day: datetime.date | None = None
+    which: uuid.UUID | None = None
+    level: Level | None = None
+    tags: list[Literal["x"]] | None = None
+    mail: Annotated[str, Format("email")] | None = None
+    nights: int = 2
+    name: str | None = None
+    colors: list[Literal["red"]] = field(default_factory=list)
+
+
+class BlankModel(pydantic.BaseModel):
+    number: int | None
+    day: datetime.date | None = None
+    level: Level | None = None
+    nights: int = 2
+    name: str | None = None
+
+
+@pytest.mark.parametrize("kind", [Blank, BlankModel])
+def test_an_empty_text_is_no_answer_where_it_cannot_be_one(kind: Any) -> None:
+    form = compile_form(kind)
+    content = {one.name: "" for one in form.fields}
+    assert form.read(content) == kind(number=None, name="")
+    assert form.read({}) == kind(number=None)
+
+
+@pytest.mark.parametrize("kind", [int | None, float | None, bool | None, Level | None])
+def test_an_empty_text_for_one_optional_value(kind: Any) -> None:
+    assert compile_form(kind).read({"answer": ""}) is None
+
+
+def test_an_empty_text_stays_text() -> None:
+    assert compile_form(str | None).read({"answer": ""}) == ""
+    assert compile_form(str).read({"answer": ""}) == ""
+    assert compile_form(Literal["", "a"]).read({"answer": ""}) == ""
+    assert compile_form(list[Literal["a"]]).read({"answer": ""}) == []
+    schema = raw(a={"type": "integer"}, b={"type": "string"}, c={"type": "string", "format": "date"})
+    assert compile_form(schema).read({"a": "", "b": "", "c": ""}) == {"b": ""}
