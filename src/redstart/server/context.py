@@ -276,4 +276,3 @@ def _pair(name: str, question: Any) -> tuple[str, Any]:
 def dialogue(ctx: Facts[Any]) -> Dialogue:
     dialogue: Dialogue | None = ctx._call.state
     return ctx._host.rounds.dialogue_of(ctx._call, ctx._host) if dialogue is None else dialogue
-
