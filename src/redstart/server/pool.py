@@ -245,7 +245,8 @@ class Pool:
         """Run `work` on the loop while this thread waits. For any thread but the loop's.
 
         A thread of this pool gives its place away if that takes longer than one turn of the loop. If its caller
-        gives up, or the pool is closed, `work` is cancelled, and this ends with `concurrent.futures.CancelledError`.
+        gives up, or the pool is closed, `work` is cancelled, and this ends with `concurrent.futures.CancelledError`;
+        with asyncio's own one if `work` was cancelled by somebody else.
         """
         crew: _Crew | None = getattr(_mine, "crew", None)
         if crew is None or (crew is not self._crew and not crew.closed):  # a thread of somebody else's
@@ -291,7 +292,10 @@ class Pool:
             return
         if task.cancelled():
             crew.leaving.add(wait.job)
-            wait.outcome.cancel()
+            if wait.job.future.cancelled() or crew.left is not None:
+                wait.outcome.cancel()
+            else:
+                wait.outcome.set_exception(asyncio.CancelledError())
         elif error is not None:
             wait.outcome.set_exception(error)
         else:

@@ -67,6 +67,11 @@ class SyncContext(Facts[App]):
             return self._host.wait(work)
         except concurrent.futures.CancelledError:
             raise Unwind from None  # the call has ended: so does the handler
+        except asyncio.CancelledError:
+            talk = self._call.state
+            if self._call.open and not (talk is not None and talk.suspended):
+                raise  # nobody has ended it: it is answered with this failure
+            raise Unwind from None
 
     def _wait_nested(self, work: Coroutine[Any, Any, R]) -> R:
         """As `_wait`, for another handler. Each level may take one more thread, so there is an end to them."""
