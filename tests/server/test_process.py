@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,32 @@ def test_many_cancelled_calls_leave_no_child_and_no_descriptor(tmp_path: Path) -
         await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
     play(server, script)
+
+
+def test_a_child_whose_call_is_cancelled_before_a_thread_takes_it_is_reaped() -> None:
+    server = serve(tools.pid, processes=1, threads=1)
+    busy, go = threading.Event(), threading.Event()
+
+    @server.tool
+    def blocks() -> str:
+        busy.set()
+        assert go.wait(10)
+        return "done"
+
+    async def script(peer: Peer) -> bool:
+        pid = int(await peer.text("pid"))
+        _, blocked = peer.start("blocks")
+        await until(busy.is_set)
+        id, _ = peer.start("pid")
+        await until(lambda: not server.host.pool.children._idle)
+        peer.cancel(id)
+        await until(lambda: not server.host.pool.children.all)
+        go.set()
+        await blocked
+        await until(lambda: not Path(f"/proc/{pid}").exists())
+        return True
+
+    assert play(server, script)
 
 
 # ---------------------------------------------------------------- registration

@@ -459,6 +459,21 @@ def test_an_id_is_good_in_one_spelling_only() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("source", ["argument", "environment"])
+def test_processes_with_the_same_keys_share_their_sessions(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "a key that two processes share"
+    options = {"keys": [key]} if source == "argument" else {}
+    if source == "environment":
+        monkeypatch.setenv("REDSTART_KEYS", key)
+
+    async def test() -> None:
+        one, other = Stage(**options).http(), Stage(**options).http()
+        session = await one.open(HANDSHAKE[-1])
+        assert (await other.send(message(1, "tools/list"), headers=session)).status == 200
+
+    run(test())
+
+
 def test_a_session_belongs_to_who_opened_it() -> None:
     async def test() -> None:
         http = Stage(auth=TOKENS.get).http()

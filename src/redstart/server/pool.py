@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 GROW_AFTER: Final = 0.001
 """Seconds that a job may wait before another thread is started: quick jobs then share few threads."""
+LOOK_AGAIN: Final = 0.05
+"""Seconds until the pool looks again whether it has too few threads, or too many."""
 
 
 class Job:
@@ -203,7 +205,9 @@ class Pool:
             self._start(crew, min(waiting, self._allowed(crew) - self.threads))
             # Look again even at the limit: a thread may be lent or given up meanwhile.
             self._growing = True
-            crew.loop.call_later(GROW_AFTER if self.threads < self.size else 0.05, self._grow, crew)
+            crew.loop.call_later(GROW_AFTER if self.threads < self.size else LOOK_AGAIN, self._grow, crew)
+        elif self.threads > self.size:
+            self._send_home(crew)
 
     def _allowed(self, crew: _Crew) -> int:
         """`size`, and one for each thread that is of no use now; abandoned ones only up to `size` again."""
@@ -238,6 +242,9 @@ class Pool:
             for _ in range(self.threads - self._allowed(crew)):
                 self.threads -= 1
                 crew.queue.put(None)
+        elif not self._growing:  # what waits may be no job but the leave of others, and nobody would look again
+            self._growing = True
+            crew.loop.call_later(LOOK_AGAIN, self._grow, crew)
 
     # ------------------------------------------------------------ waiting
 

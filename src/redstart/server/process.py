@@ -156,6 +156,7 @@ def in_process(
             answer = await pool.run(child.exchange, {"line": line, "on_progress": tell})
         except asyncio.CancelledError:
             child.kill()
+            pool.submit(child.end, {})  # the thread that would have read its end may never have come to it
             raise
         finally:
             children.release(child)

@@ -14,6 +14,7 @@ from redstart.features.principal import principal_key
 from redstart.protocol import headers as h
 from redstart.protocol.call import Answer, Call, Cancel, Event, Refusal
 from redstart.protocol.handshake import HEADER_VALUES
+from redstart.server.seal import found_keys
 from redstart.transports.caller import JSON, AsgiCaller, Caller, Gone, HeaderList, Receive, Scope, Send
 from redstart.transports.exchange import Exchange
 from redstart.transports.guard import MAX_BODY, Guard, Rejection
@@ -57,7 +58,8 @@ class Endpoint:
         self.path = "/" + path.strip("/")
         self.guard = Guard(allowed_hosts, allowed_origins, public_url, max_body_bytes)
         self.keep_alive = keep_alive
-        self.sessions = Sessions(server.keys, self.host.link, self.host.hub.peers.add, self._end_session)
+        keys = found_keys(server.keys)[1]
+        self.sessions = Sessions(keys, self.host.link, self.host.hub.peers.add, self._end_session)
         self._paths = frozenset((self.path, self.path + "/"))
         self._legacy: Any = None
         if legacy_sse:

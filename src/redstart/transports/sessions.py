@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import OrderedDict
@@ -70,13 +69,13 @@ class Sessions:
 
     def __init__(
         self,
-        keys: Sequence[str | bytes],
+        keys: Sequence[bytes],
         new_link: Callable[[Session], Link],
         on_open: Callable[[HttpSession], None],
         on_end: Callable[[HttpSession], None],
         limit: int = MAX_SESSIONS,
     ) -> None:
-        given = [key.encode() if isinstance(key, str) else key for key in keys] or [os.urandom(32)]
+        given = keys or [secrets.token_bytes(32)]
         self._keys = [hashlib.sha256(b"redstart session id\0" + key).digest() for key in given]
         self._new_link = new_link
         self._on_open = on_open
