@@ -115,3 +115,27 @@ def test_a_broken_pipe_of_the_users_is_an_error_like_any_other(tmp_path: Path) -
     done = ran("run", write(tmp_path / "shop.py", text))
     assert done.returncode == 1
     assert "the database has gone" in done.stderr
+
+
+LIFESPAN = """
+from contextlib import asynccontextmanager
+from redstart import Server
+
+@asynccontextmanager
+async def life(server):
+    raise ConnectionError("no database today")
+    yield
+
+server = Server("shop", lifespan=life)
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--http", "--port", "0"]])
+def test_a_server_that_does_not_start_says_where_and_why(tmp_path: Path, options: list[str]) -> None:
+    file = write(tmp_path / "shop.py", LIFESPAN)
+    done = ran("run", file, *options)
+    assert done.returncode == 1
+    why = "ConnectionError: no database today"
+    assert done.stderr.startswith(f"redstart: shop did not start ({file}, line 7): {why}\n")
+    assert done.stderr.count("File ") == 1  # theirs, and none of ours
+    assert "is served at" not in done.stderr

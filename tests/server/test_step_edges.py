@@ -23,6 +23,7 @@ from features.asking import (
     text,
 )
 from redstart import Context, SyncContext
+from redstart.server import host
 from redstart.server.seal import KeyRing
 from redstart.store.memory import MemoryState
 
@@ -248,3 +249,28 @@ def test_a_result_that_is_no_json_names_its_step(revision: str, caplog: pytest.L
 
     assert "TypeError" in play_tool(serve(t), revision, script())[0]
     assert "the result of the step 'connect' cannot be recorded" in caplog.text
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_stop_lets_a_step_come_to_its_end(
+    ends: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    effect = Effect()
+    monkeypatch.setattr(host, "STEP_GRACE", 10.0 if ends else 0.01)
+
+    async def t(ctx: Context) -> str:
+        return str(await ctx.step("charge", effect.awaiting))
+
+    async def play() -> None:
+        player = Player(server)
+        player.start("tools/call", {"name": "t", "arguments": {}})
+        await begun(effect)
+        await player.close()
+        if ends:
+            asyncio.get_running_loop().call_later(0.02, effect.may_end.set)
+        await server.host.stop()
+
+    server = serve(t)
+    run(server, play)
+    assert effect.log == (["begin", "end"] if ends else ["begin"])
+    assert ("a step is not done: step charge" in caplog.text) is not ends

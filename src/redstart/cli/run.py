@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from redstart.cli.target import TargetError, load
+from redstart.cli.target import TargetError, load, not_started
 from redstart.server.checked import SettingsError
 
 
@@ -33,16 +33,22 @@ def act(arguments: argparse.Namespace) -> int:
     except (TargetError, SettingsError) as error:
         sys.stderr.write(f"redstart: {error}\n")
         return 2
-    if arguments.http:
-        server.run(
-            "http",
-            host=arguments.host,
-            port=arguments.port,
-            path=arguments.path,
-            public_url=arguments.public_url,
-            allowed_hosts=arguments.allow_host,
-            allowed_origins=arguments.allow_origin,
-        )
-    else:
-        server.run("stdio", framing=arguments.framing)
+    try:
+        if arguments.http:
+            server.run(
+                "http",
+                host=arguments.host,
+                port=arguments.port,
+                path=arguments.path,
+                public_url=arguments.public_url,
+                allowed_hosts=arguments.allow_host,
+                allowed_origins=arguments.allow_origin,
+            )
+        else:
+            server.run("stdio", framing=arguments.framing)
+    except Exception as error:
+        if error is not server.host.failure:
+            raise
+        sys.stderr.write(f"redstart: {not_started(server.name, error)}\n")
+        return 1
     return 0

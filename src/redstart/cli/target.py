@@ -22,6 +22,8 @@ from redstart.schema.callables import SignatureError
 from redstart.schema.types import UnsupportedType
 from redstart.server.server import Server
 
+NOT_SHOWN = ("redstart/cli", "redstart/server", "redstart/transports", "importlib", "contextlib.py", "uvloop/")
+"""Files whose lines in a traceback are of no interest to who wrote the server."""
 R = TypeVar("R")
 
 NAMES = ("server", "mcp", "app")
@@ -157,12 +159,19 @@ def _run(load: Callable[[], R], what: str) -> R:
             'happen on import belongs below `if __name__ == "__main__":`'
         ) from None
     except Exception as error:
-        lines = traceback.format_exception(error)
-        own = [line for line in lines if "redstart/cli" not in line and "importlib" not in line]
-        said = "".join(traceback.format_exception_only(error)).rstrip().rpartition("\n")[2]
-        text = f"{said}\n{''.join(own).rstrip()}"
-        shown = re.sub(IN_CODE, lambda match: (match[1] or "") + "***", text)
-        raise TargetError(f"{what} could not be loaded{_where(error)}: {shown}\n{_advice(error)}") from None
+        raise TargetError(f"{what} could not be loaded{_where(error)}: {_shown(error)}\n{_advice(error)}") from None
+
+
+def not_started(name: str, error: Exception) -> str:
+    """Why a server did not come up: for a person, and without what is secret in the lines of code."""
+    return f"{name} did not start{_where(error)}: {_shown(error)}"
+
+
+def _shown(error: Exception) -> str:
+    lines = traceback.format_exception(error)
+    own = [line for line in lines if not any(part in line for part in NOT_SHOWN)]
+    said = "".join(traceback.format_exception_only(error)).rstrip().rpartition("\n")[2]
+    return re.sub(IN_CODE, lambda match: (match[1] or "") + "***", f"{said}\n{''.join(own).rstrip()}")
 
 
 def _where(error: BaseException) -> str:

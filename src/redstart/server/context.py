@@ -218,7 +218,7 @@ class Context(Facts[App]):
         """
         steps, key, found = await self._begin_step(key)
         if found is None:
-            found = await steps.perform(key, self._performed(fn))
+            found = await steps.perform(key, lambda: self._performed(fn))
         return decode(found)
 
     async def _begin_step(self, key: str) -> tuple[Steps, str, bytes | None]:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 GRACE: Final = 1.0
 """Seconds that threads have to clean up when the host stops."""
+STEP_GRACE: Final = 5.0
+"""Seconds that steps have to come to their end when the host stops."""
 _EAGER = sys.version_info >= (3, 12)
 
 
@@ -52,6 +54,8 @@ class Host:
         self.force_replay = False
         """Whether handshake calls too run again from the top after each answer, as modern ones do."""
         self.lifespan_state: Any = None
+        self.failure: Exception | None = None
+        """Why it did not start."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self._unwinding: set[asyncio.Task[Any]] = set()
         self._stack: AsyncExitStack | None = None
@@ -95,13 +99,17 @@ class Host:
         await asyncio.shield(self._starting)
 
     async def _start(self) -> None:
-        self.load_keys()
-        stack = AsyncExitStack()
-        if self.server.lifespan is not None:
-            self.lifespan_state = await stack.enter_async_context(self.server.lifespan(self.server))
-        if self.server.directory is not None:
-            await stack.enter_async_context(self.server.directory.watched())
-        self._stack = stack
+        try:
+            self.load_keys()
+            async with AsyncExitStack() as stack:
+                if self.server.lifespan is not None:
+                    self.lifespan_state = await stack.enter_async_context(self.server.lifespan(self.server))
+                if self.server.directory is not None:
+                    await stack.enter_async_context(self.server.directory.watched())
+                self._stack = stack.pop_all()
+        except Exception as error:
+            self.failure = error
+            raise
 
     @property
     def started(self) -> bool:
@@ -113,10 +121,18 @@ class Host:
         for task in list(self._unwinding):
             task.cancel()
         self.hub.close()
+        if self.performing:
+            await self._finish_steps()
         await self.pool.settle(GRACE)
         self.pool.close()
         if stack is not None:
             await stack.aclose()
+
+    async def _finish_steps(self) -> None:
+        """Let what has begun come to its end, within reason: half an effect is nobody's wish."""
+        _, late = await asyncio.wait(self.performing, timeout=STEP_GRACE)
+        for task in late:
+            log.error("the server stops, and a step is not done: %s", task.get_name())
 
     # ------------------------------------------------------------ calls
 

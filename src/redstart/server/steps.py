@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -102,10 +102,10 @@ class Steps:
         finally:
             self._release(key)
 
-    async def perform(self, key: str, work: Coroutine[Any, Any, Any]) -> bytes:
+    async def perform(self, key: str, work: Callable[[], Awaitable[Any]]) -> bytes:
         """Do the work of a step and record what it returns."""
         tasks = self._dialogue.host.performing
-        task = asyncio.get_running_loop().create_task(self._performed(key, work))
+        task = asyncio.get_running_loop().create_task(self._performed(key, work), name=f"step {key}")
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         try:
@@ -115,11 +115,11 @@ class Steps:
                 task.add_done_callback(_ended_late)
             raise
 
-    async def _performed(self, key: str, work: Coroutine[Any, Any, Any]) -> bytes:
+    async def _performed(self, key: str, work: Callable[[], Awaitable[Any]]) -> bytes:
         inside.set(key)
         raw = None
         try:
-            raw = result_of(key, await work)
+            raw = result_of(key, await work())
         finally:
             found = await self.end(key, raw)
         return found

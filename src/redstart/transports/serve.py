@@ -63,6 +63,11 @@ async def serve_http(
         options["allowed_hosts"] = [*options.get("allowed_hosts", ()), _url_host(host)]
     app = Endpoint(server, path=path, public_url=public_url, **options)
     listener = _bind(host, port)
+    try:
+        await server.host.start()  # before anybody is told that it is served, and not inside of uvicorn
+    except BaseException:
+        listener.close()
+        raise
     config = uvicorn.Config(
         app,
         http=_protocol(body_deadline, app.guard.max_body),
