@@ -212,6 +212,18 @@ def test_a_question_that_is_none(revision: str, wrong: Any, words: str, caplog: 
     assert words in caplog.text
 
 
+class Word(str):
+    """Text of a class of its own, as of a library for translations."""
+
+
+@every
+def test_words_of_a_class_of_their_own_are_words(revision: str) -> None:
+    async def t(ctx: Context) -> str:
+        return await ctx.ask(Word("Name?"), key=Word("name"))
+
+    assert play_tool(serve(t), revision, script(ADA))[0] == "Ada"
+
+
 def test_ask_all_says_what_it_takes(caplog: pytest.LogCaptureFixture) -> None:
     async def t(ctx: Context) -> str:
         return str(await ctx.ask_all(name=("Name?", str, "more")))  # type: ignore[arg-type]

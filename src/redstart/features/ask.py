@@ -193,10 +193,12 @@ class FormQuestion(Question, kw_only=True):
             raise BadAnswer(str(error), content=True) from None
 
 
-def form_question(call: Call, message: str, schema: Any, key: str | None = None) -> Question:
+def form_question(call: Call, message: Any, schema: Any, key: str | None = None) -> Question:
     """A question with a form to fill in."""
     if type(message) is not str:
-        raise TypeError(f"the message of a question is text, not {message!r}")
+        if not isinstance(message, str):
+            raise TypeError(f"the message of a question is text, not {message!r}")
+        message = str.__str__(message)
     form = compile_form(schema)
     titled = call.dialect.titled_choices
     params, digest = form.params(message, titled)

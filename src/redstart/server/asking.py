@@ -171,10 +171,11 @@ class Dialogue(Struct, eq=False):
         self.names.add(name)
         question.name = name
 
-    def key(self, key: str) -> str:
+    def key(self, key: Any) -> str:
         """The key of a question or step as this call knows it."""
-        if not key or type(key) is not str:
+        if not key or not isinstance(key, str):
             raise ValueError(f"the key of a question or step is a name, not {key!r}")
+        key = str.__str__(key)  # also of an Enum whose members are text
         scope = current_scope.get()
         if scope is None:
             return key
