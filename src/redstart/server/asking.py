@@ -175,13 +175,13 @@ class Dialogue(Struct, eq=False):
         """The key of a question or step as this call knows it."""
         if not key or not isinstance(key, str):
             raise ValueError(f"the key of a question or step is a name, not {key!r}")
-        key = str.__str__(key)  # also of an Enum whose members are text
+        name: str = str.__str__(key)  # also of an Enum whose members are text
         scope = current_scope.get()
         if scope is None:
-            return key
+            return name
         if self.scopes is None:
             self.scopes = {}
-        return scoped(key, scope, self.scopes)
+        return scoped(name, scope, self.scopes)
 
     def named(self) -> str:
         """The name under which the store knows this dialogue."""
