@@ -21,6 +21,7 @@ from redstart.features.ask import Ask, BadAnswer, Question, no_stream
 from redstart.features.errors import Unanswered, Unwind, log
 from redstart.protocol.call import Call
 from redstart.server.deadline import off_the_clock
+from redstart.server.gate import stepped_out
 from redstart.server.scope import Scope, current_scope, scoped
 from redstart.server.steps import Steps, inside, new_name
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode
@@ -109,7 +110,8 @@ class Dialogue(Struct, eq=False):
         if self.live:
             _refuse_inside_step(question)
             with off_the_clock():
-                return await self._ask_now(question)
+                async with stepped_out():
+                    return await self._ask_now(question)
         if self.suspended:
             await asyncio.sleep(0)  # a handler that swallows its end must not hold up the loop too
             raise Unwind if question.threaded else asyncio.CancelledError

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any, Final
 
 from redstart.features.errors import ToolError
@@ -16,6 +18,7 @@ from redstart.protocol.call import Call
 
 Invoke = Callable[[Call, dict[str, Any]], Awaitable[Any]]
 
+NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 QUEUE: Final = 1000
 """How many calls may wait for their turn where nobody says otherwise."""
 
@@ -42,18 +45,20 @@ class Gate:
     def waiting(self) -> int:
         return len(self._waiting)
 
-    async def enter(self) -> None:
-        """Wait for room."""
+    async def enter(self, *, back: bool = False) -> None:
+        """Wait for room; who comes back after a question is never turned away, and is the next."""
         if self.active < self.limit:
             self.active += 1
             return
-        if len(self._waiting) >= self.queue:
+        if len(self._waiting) >= self.queue and not back:
             raise Busy(
                 f"{self.what} is busy: {self.active} calls are running and {len(self._waiting)} are waiting. "
                 "Nothing was done. Try again in a few seconds."
             )
         turn = asyncio.get_running_loop().create_future()
         self._waiting[turn] = None
+        if back:
+            self._waiting.move_to_end(turn, last=False)
         try:
             await turn
         except asyncio.CancelledError:
@@ -73,7 +78,57 @@ class Gate:
         self.active -= 1
 
 
-_held: contextvars.ContextVar[frozenset[Gate]] = contextvars.ContextVar("redstart.gates", default=frozenset())
+class Place:
+    """The room that one call holds. It is another's while the call does nothing but wait for a human."""
+
+    __slots__ = ("_away", "_inside", "gate")
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self._away = 0
+        self._inside = True
+
+    def leave(self) -> None:
+        if self._inside:
+            self._inside = False
+            self.gate.leave()
+
+    def step_out(self) -> None:
+        """Questions asked together count once."""
+        self._away += 1
+        self.leave()
+
+    async def step_in(self) -> None:
+        self._away -= 1
+        if not self._away:
+            await self.gate.enter(back=True)
+            self._inside = True
+
+    def step_in_at_once(self) -> None:
+        """As `step_in`, if there is room: a call that was cancelled must not wait, not even for this."""
+        self._away -= 1
+        if not self._away and self.gate.active < self.gate.limit:
+            self.gate.active += 1
+            self._inside = True
+
+
+_held: contextvars.ContextVar[Mapping[Gate, Place]] = contextvars.ContextVar("redstart.gates", default=NOTHING)
+
+
+@asynccontextmanager
+async def stepped_out() -> AsyncIterator[None]:
+    """While a human is asked, others may have the room that this call holds."""
+    places = _held.get().values()
+    for place in places:
+        place.step_out()
+    try:
+        yield
+    except BaseException:
+        for place in places:
+            place.step_in_at_once()
+        raise
+    for place in places:
+        await place.step_in()
 
 
 def gated(invoke: Invoke, gates: Sequence[Gate]) -> Invoke:
@@ -89,11 +144,12 @@ def gated(invoke: Invoke, gates: Sequence[Gate]) -> Invoke:
         if gate in held:
             return await invoke(call, arguments)
         await gate.enter()
-        token = _held.set(held | {gate})
+        place = Place(gate)
+        token = _held.set({**held, gate: place})
         try:
             return await invoke(call, arguments)
         finally:
             _held.reset(token)
-            gate.leave()
+            place.leave()
 
     return admitted
