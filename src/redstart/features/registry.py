@@ -124,7 +124,10 @@ class Registry(Generic[T]):
         return [
             key
             for key, item in known.items()
-            if thing is item or thing is getattr(item, "source", self) or thing in (key, item.handler)
+            if thing is item
+            or thing is getattr(item, "source", self)
+            or thing is getattr(item, "original", self)
+            or thing in (key, item.handler)
         ]
 
     def _touch(self) -> None:

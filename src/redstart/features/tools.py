@@ -93,6 +93,8 @@ class Tool:
         self.timeout = timeout
         self.concurrency = concurrency
         self.max_result_bytes = max_result_bytes
+        self.result_limit: int | None = None
+        """The same, or what the server says where the tool does not."""
         self.outputs = outputs
         self.single_use = single_use
         self.visible = visible
@@ -216,7 +218,7 @@ class Tools:
             return self._failed(tool, error)  # of something that the handler awaited: the client still waits
         except (Exception, SystemExit) as error:
             return self._failed(tool, error)
-        if tool.max_result_bytes is not None and size(result) > tool.max_result_bytes:
+        if tool.result_limit is not None and size(result) > tool.result_limit:
             return _too_big(tool, size(result))
         return result
 
@@ -267,7 +269,7 @@ def missing_capability(paths: Sequence[str]) -> ProtocolError:
 
 def _too_big(tool: Tool, found: int) -> t.ToolResult:
     text = (
-        f"The result of {tool.name} has {found} bytes, more than its limit of {tool.max_result_bytes}. "
+        f"The result of {tool.name} has {found} bytes, more than its limit of {tool.result_limit}. "
         "Narrow the request: ask for fewer items, a shorter range or less detail."
     )
     return t.ToolResult(content=[t.Text(text)], is_error=True)

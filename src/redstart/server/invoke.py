@@ -74,8 +74,7 @@ def equip(thing: Tool | Prompt | Resource, host: Host, limits: Limits) -> None:
     )
     plainly = is_async(fn) and not is_generator(fn) and not thing.injected and thing.executor != "process"
     thing.plain = fn if plainly and timeout is None and not gates else None
-    if thing.max_result_bytes is None:
-        thing.max_result_bytes = limits.max_result_bytes
+    thing.result_limit = limits.max_result_bytes if thing.max_result_bytes is None else thing.max_result_bytes
 
 
 def compose_invoke(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from redstart.features.errors import RegistrationError
@@ -36,6 +37,10 @@ def register(server: Server, thing: Any, replace: bool = False) -> None:
 
 
 def _add(server: Server, made: Any, replace: bool) -> None:
+    if getattr(made, "host", server.host) is not server.host:  # another server runs it, on threads of its own
+        original, made = made, copy(made)
+        made.original = original
+    made.host = server.host
     made.compile(injected)
     made.sees = None
     if made.visible is not None:
