@@ -144,7 +144,7 @@ def test_a_tool_that_is_called_twice_keeps_its_keys_apart(revision: str, blockin
     assert charged == ["Train", "Hotel"]
     if revision == MODERN:
         inner = "booked" if blocking else "book"
-        assert [question["key"] for question in player.asked] == ["name", f"{inner}.name", f"{inner}-2.name"]
+        assert [question["key"] for question in player.asked] == ["name", f"{inner}/name", f"{inner}#2/name"]
 
 
 @every

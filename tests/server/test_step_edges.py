@@ -273,4 +273,4 @@ def test_a_stop_lets_a_step_come_to_its_end(
     server = serve(t)
     run(server, play)
     assert effect.log == (["begin", "end"] if ends else ["begin"])
-    assert ("a step is not done: step charge" in caplog.text) is not ends
+    assert ("the step 'charge' is not done" in caplog.text) is not ends

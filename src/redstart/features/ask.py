@@ -233,6 +233,19 @@ def url_question(call: Call, url: str, message: str, key: str | None = None) -> 
     return UrlQuestion(message, key, params, digest, _URL, place=place)
 
 
+class VisitQuestion(UrlQuestion, kw_only=True):
+    """A page that must be visited before anything else: asked for the handler, which knows nothing of the answer."""
+
+    kind = "visit"
+
+
+def visit_question(call: Call, url: str, message: str) -> Question:
+    """What `UrlElicitationRequired` asks for."""
+    place = {"mode": "url", "url": url}
+    params = encode({**place, "message": message})
+    return VisitQuestion(message, "url", params, 0, _URL, name="url", place=place)
+
+
 def _action(result: Any) -> Declined | Cancelled | None:
     """A refusal, or None for an acceptance; an action that nobody knows is no answer."""
     action = result.get("action") if isinstance(result, dict) else None

@@ -88,6 +88,7 @@ class Call:
         "session",
         "state",
         "status",
+        "uses",
     )
 
     channel: Channel
@@ -109,6 +110,7 @@ class Call:
         self.principal = None
         self.run = None
         self.state: Any = None
+        self.uses: dict[str, int] | None = None
         self.status = 200
         self.dialect: Dialect
         self.capabilities: ClientCapabilities

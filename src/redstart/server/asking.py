@@ -19,10 +19,10 @@ from msgspec import DecodeError, Struct
 
 from redstart.features.ask import Ask, BadAnswer, Question, no_stream
 from redstart.features.errors import Unanswered, Unwind, log
-from redstart.protocol.call import Call
+from redstart.protocol.call import Call, Pending
 from redstart.server.deadline import off_the_clock
 from redstart.server.gate import stepped_out
-from redstart.server.scope import Scope, current_scope, scoped
+from redstart.server.scope import scoped
 from redstart.server.steps import Steps, inside, new_name
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode
 
@@ -39,8 +39,6 @@ def dialogue_of(call: Call, host: Host) -> Dialogue:
     """The dialogue of a call, begun with its first question or step."""
     dialogue: Dialogue | None = call.state
     if dialogue is None:
-        if not call.method.may_ask:
-            raise RuntimeError(f"{call.method.name} cannot ask: only tools, prompts and resources can")
         dialogue = Dialogue(call, host, call.dialect.asks)
         if call.open:
             call.state = dialogue
@@ -76,12 +74,13 @@ class Dialogue(Struct, eq=False):
     concluded: bool = False
     broken: ProtocolError | None = None
     """Why this dialogue cannot go on, whatever its handler makes of it."""
-    waiting: list[asyncio.Future[Any]] = []
-    """What somebody waits for, or has waited for."""
+    once: str = ""
+    """The name of the state that this round has brought, if that is for one use and not used yet."""
+    waiting: dict[asyncio.Future[Any], Pending | None] = {}
+    """What somebody waits for, or has waited for, and the question at the client that it is the answer to."""
 
     # One run of the handler:
     names: set[str] = set()
-    scopes: dict[Scope, str] | None = None
     open: Sequence[Question] = ()
     suspended: bool = False
     cancelled: bool = False
@@ -94,10 +93,10 @@ class Dialogue(Struct, eq=False):
 
     def restart(self) -> None:
         """The handler runs from its first line."""
-        self.names, self.scopes, self.open, self.batch = set(), None, (), []
+        self.names, self.open, self.batch, self.call.uses = set(), (), [], None
         if self.steps is not None:
             self.steps.names = set()
-        self.suspended = self.cancelled = self.thrown = False
+        self.suspended = self.cancelled = self.thrown = self.concluded = False
         self.ordinal = 0
         self.unread = set(self.answers)
 
@@ -108,7 +107,7 @@ class Dialogue(Struct, eq=False):
         question.check(self.call)
         self._identify(question)
         if self.live:
-            _refuse_inside_step(question)
+            self._refuse_where_none_can(question)
             with off_the_clock():
                 async with stepped_out():
                     return await self._ask_now(question)
@@ -142,6 +141,7 @@ class Dialogue(Struct, eq=False):
         if answer is not None:
             self.unread.discard(question.name)
         elif record is None or task_of(self.call) is self.call.run:
+            self._refuse_where_none_can(question)
             self.open = [question]
             self.suspended = self.thrown = True
             raise asyncio.CancelledError
@@ -149,12 +149,12 @@ class Dialogue(Struct, eq=False):
 
     def _in_this_turn(self, question: Question) -> asyncio.Future[Any]:
         """The answer to a question that others may join, in this turn of the loop."""
-        _refuse_inside_step(question)
+        self._refuse_where_none_can(question)
         loop = asyncio.get_running_loop()
         if not self.batch:
             loop.call_soon(self._turn)
         future: asyncio.Future[Any] = loop.create_future()
-        self.waiting.append(future)
+        self.waiting[future] = None
         self.batch.append((question, future))
         return future
 
@@ -177,13 +177,7 @@ class Dialogue(Struct, eq=False):
         """The key of a question or step as this call knows it."""
         if not key or not isinstance(key, str):
             raise ValueError(f"the key of a question or step is a name, not {key!r}")
-        name: str = str.__str__(key)  # also of an Enum whose members are text
-        scope = current_scope.get()
-        if scope is None:
-            return name
-        if self.scopes is None:
-            self.scopes = {}
-        return scoped(name, scope, self.scopes)
+        return scoped(str.__str__(key))  # also of an Enum whose members are text
 
     def named(self) -> str:
         """The name under which the store knows this dialogue."""
@@ -243,7 +237,7 @@ class Dialogue(Struct, eq=False):
         pending, data = asked
         future = asyncio.get_running_loop().create_future()
         pending.resolve = lambda outcome: None if future.done() else future.set_result(outcome)
-        self.waiting.append(future)
+        self.waiting[future] = pending
         try:
             call.channel.send(data)
             async with asyncio.timeout(self.host.server.ask_timeout):
@@ -251,11 +245,13 @@ class Dialogue(Struct, eq=False):
         except TimeoutError:
             return None
         finally:
-            self.waiting.remove(future)
             call.link.pending.pop(pending.id, None)
-            if not future.done() or future.cancelled():
-                # The form on the user's screen may close, also where the client has given up the whole call.
-                call.channel.send(call.link.withdraw(pending))
+            if self.waiting.pop(future, None) is not None and (not future.done() or future.cancelled()):
+                self._withdraw(pending)
+
+    def _withdraw(self, pending: Pending) -> None:
+        """The form on the user's screen may close, also where the client has given up the whole call."""
+        self.call.channel.send(self.call.link.withdraw(pending))
 
     # ------------------------------------------------------------ modern era
 
@@ -288,6 +284,7 @@ class Dialogue(Struct, eq=False):
         elif record.asked.digest != question.digest:
             raise self.fail(_diverged(record.asked, question))
         if isinstance(record.result, Unanswered):
+            self.unread.discard(question.name)
             raise record.result
         try:
             return question.read(record.result)
@@ -310,10 +307,28 @@ class Dialogue(Struct, eq=False):
             if question.threaded or task is None:
                 future.set_exception(Unwind())
 
+    def overrule(self) -> bool:
+        """The handler has no time left: what it asks is not asked. Whether a task was cancelled for the question."""
+        ours = self.suspended and self.cancelled
+        self.suspended = self.cancelled = self.thrown = False
+        return ours
+
     def close(self) -> None:
-        """Nobody waits for answers any more."""
-        for future in self.waiting:
+        """Nobody waits for answers any more. What was asked is taken back now: a stream may be about to end."""
+        waiting, self.waiting = self.waiting, {}
+        for future, pending in waiting.items():
+            if pending is not None and not future.done():
+                self._withdraw(pending)
             future.cancel()
+
+    def _refuse_where_none_can(self, question: Question) -> None:
+        if not self.call.method.may_ask:
+            raise RuntimeError(f"{self.call.method.name} cannot ask: only tools, prompts and resources can")
+        if step := inside.get():
+            raise RuntimeError(
+                f"the step {step!r} asks {question.message!r}: a step is done once and then only remembered. "
+                "Ask before the step, and let it use the answer."
+            )
 
 
 async def answer_ask(ctx: Any, ask: Ask) -> Any:
@@ -327,14 +342,6 @@ def _no_answer(question: Question, error: ProtocolError | None) -> Any:
         return {"action": "cancel"}
     said = f": {error.message}" if error is not None else ""
     return Unanswered(f"The client did not answer {question.method}{said}")
-
-
-def _refuse_inside_step(question: Question) -> None:
-    if step := inside.get():
-        raise RuntimeError(
-            f"the step {step!r} asks {question.message!r}: a step is done once and then only remembered. "
-            "Ask before the step, and let it use the answer."
-        )
 
 
 def question_record(question: Question, result: Any) -> Answered:

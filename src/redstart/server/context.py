@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from msgspec import Raw
 
+from redstart.features.errors import Unwind
 from redstart.features.results import to_json
 from redstart.protocol.call import Call
 from redstart.server.facts import App, Facts
@@ -244,9 +246,18 @@ class Context(Facts[App]):
 
         return State(self._call, self._host)
 
+    @contextmanager
+    def _inner(self, name: str) -> Iterator[None]:
+        """Another handler runs. What ends the run of one in a thread ends this one too, in the way of `async def`."""
+        with inside(self._call, name):
+            try:
+                yield
+            except Unwind:
+                raise asyncio.CancelledError from None
+
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """The result of another tool of this server, for the same client; its failure is a result too."""
-        with inside(name):
+        with self._inner(name):
             result = await self._host.server.features.tools.run(self._call, name, to_json(dict(arguments or {})))
         if isinstance(result.structured, Raw):
             result.structured = decode(result.structured)
@@ -254,13 +265,13 @@ class Context(Facts[App]):
 
     async def read_resource(self, uri: str) -> list[ResourceContents]:
         """What a resource of this server holds."""
-        with inside(uri):
+        with self._inner(uri):
             result: Any = await self._host.server.features.resources.read_uri(self._call, uri)
         return result.contents  # type: ignore[no-any-return]
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
         """The messages of a prompt of this server."""
-        with inside(name):
+        with self._inner(name):
             result: Any = await self._host.server.features.prompts.render(self._call, name, arguments or {})
         return result.messages  # type: ignore[no-any-return]
 

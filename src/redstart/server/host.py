@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import UNSET
 
-from redstart.features.errors import Unwind, log
+from redstart.features.errors import ToolError, Unwind, log
 from redstart.features.subscriptions import Hub, Peer
 from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal, Session
 from redstart.protocol.link import Link
@@ -49,8 +49,10 @@ class Host:
             _ = self.store
         self.steps: dict[str, asyncio.Future[None]] = {}
         """Steps of dialogues that run now, by their names in the store."""
-        self.performing: set[asyncio.Task[bytes]] = set()
-        """Steps that go on to their end, whatever becomes of their calls."""
+        self.performing: dict[asyncio.Future[None], str] = {}
+        """The keys of all steps that run now. They go on to their end, whatever becomes of their calls."""
+        self.tasks: set[asyncio.Task[bytes]] = set()
+        """The tasks that perform them."""
         self.force_replay = False
         """Whether handshake calls too run again from the top after each answer, as modern ones do."""
         self.lifespan_state: Any = None
@@ -130,9 +132,17 @@ class Host:
 
     async def _finish_steps(self) -> None:
         """Let what has begun come to its end, within reason: half an effect is nobody's wish."""
-        _, late = await asyncio.wait(self.performing, timeout=STEP_GRACE)
-        for task in late:
-            log.error("the server stops, and a step is not done: %s", task.get_name())
+        await asyncio.wait(self.performing, timeout=STEP_GRACE)
+        for claim, key in self.performing.items():
+            log.error("the server stops, and the step %r is not done", key)
+            if not claim.done():
+                claim.set_result(None)
+        self.performing.clear()
+        self.steps.clear()
+        for task in self.tasks:
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=GRACE)
 
     # ------------------------------------------------------------ calls
 
@@ -188,7 +198,7 @@ class Host:
                     result = await self.rounds.run_again(call, self, self.server.dispatch)
                 else:
                     result = await self.server.dispatch(call)
-            except (asyncio.CancelledError, Unwind) as error:
+            except (asyncio.CancelledError, Unwind, BaseExceptionGroup) as error:
                 result = await self.rounds.paused(call, error)
             except ProtocolError as error:
                 if error.code != URL_ELICITATION_REQUIRED:
@@ -201,17 +211,29 @@ class Host:
         except ProtocolError as error:
             call.status = call.dialect.status(error.code)
             return call.link.fail(call, error)
-        except Exception as error:
-            text = self.server.errors.text(error, f"The request {call.method.name}")
-            if isinstance(error, UnicodeEncodeError) and call.method.name == "tools/call":
-                return call.link.reply(call, _unsendable(text))
-            return call.link.fail(call, ProtocolError(INTERNAL_ERROR, text))
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit, Unwind):
+            raise
+        except BaseException as error:  # also what is no Exception: the client waits for an answer
+            return self._failed(call, error)
         finally:
             call.run = call.state = None  # both know the call: a cycle, for the garbage collector to find
+
+    def _failed(self, call: Call, error: BaseException) -> bytes | None:
+        """The answer to a call that something else than its handler has failed."""
+        words = isinstance(error, ToolError)  # middleware's, for the model
+        text = str(error) if words else self.server.errors.text(error, f"The request {call.method.name}")
+        if call.method.name == "tools/call":
+            if isinstance(error, ToolError):
+                return call.link.reply(call, error.result())
+            if isinstance(error, UnicodeEncodeError):
+                return call.link.reply(call, _unsendable(text))
+        return call.link.fail(call, ProtocolError(INTERNAL_ERROR, text))
 
     def cancel(self, call: Call) -> None:
         """Stop the work of a call that its link has forgotten."""
         task = call.run
+        if call.state is not None:
+            call.state.close()
         if task is not None and not task.done():
             self._unwinding.add(task)
             task.add_done_callback(self._unwound)

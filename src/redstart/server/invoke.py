@@ -218,10 +218,20 @@ def _limited(invoke: Invoke, seconds: float, name: str) -> Invoke:
         deadline = Deadline(loop, seconds, task.cancel, current_deadline.get())
         token = current_deadline.set(deadline)
         try:
-            value = await invoke(call, arguments)
+            try:
+                value = await invoke(call, arguments)
+            except asyncio.CancelledError:
+                talk = call.state
+                if talk is not None and talk.suspended and talk.steps is not None:
+                    await talk.steps.settled()  # a question has ended the run, but not what it had begun
+                raise
         except asyncio.CancelledError:
-            # The client's own cancellation, if there is one too, comes first.
-            if not deadline.expired or task.uncancel() > 0:
+            if not deadline.expired:
+                raise
+            others = task.uncancel()
+            if call.state is not None and call.state.overrule():
+                others = task.uncancel()
+            if others > 0:  # the client's own cancellation comes first
                 raise
             raise expired() from None
         finally:

@@ -149,6 +149,8 @@ class Offer:
             handler = None if call.dialect.modern else self._lists.get(method.name)
             if handler is None:
                 raise ProtocolError(METHOD_NOT_FOUND, f"This server does not offer {method.name}")
+        if call.state is not None and call.state.once:
+            return self._host.rounds.spend_first(call, handler)  # type: ignore[no-any-return]
         return handler(call)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,8 +14,8 @@ from redstart.features.principal import principal_key
 from redstart.protocol.call import Call
 from redstart.server.seal import EXPIRED, USED, StateTooLarge, refused
 from redstart.server.steps import Kept, Steps
-from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode, encode
-from redstart.wire.types import InputRequired, ReadResourceParams
+from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, encode
+from redstart.wire.types import InputRequired
 
 if TYPE_CHECKING:
     from redstart.features.ask import Question
@@ -69,26 +68,29 @@ def asked(question: Question) -> Asked:
     return Asked(question.name, question.kind, question.message[:SAID], question.digest, question.alone)
 
 
+class Sent(Struct):
+    """What a client sent of its own accord; middleware may make something else of it."""
+
+    name: str = ""
+    uri: str = ""
+    arguments: Any = None
+
+
+_sent = msgspec.json.Decoder(Sent).decode
+
+
 def binding(call: Call, server: str) -> bytes:
     """What a state is good for: this user, this server, this method, these parameters however they are ordered."""
-    params = call.params
+    sent = _sent(call.raw_params)
     user = "" if call.principal is None else principal_key(call.principal)
-    if type(params) is ReadResourceParams:
-        return _sorted((server, call.method.name, user, params.uri))
-    arguments = params.arguments
-    if type(arguments) is Raw:
-        arguments = decode(arguments)
-    return _sorted((server, call.method.name, user, params.name, None if arguments is UNSET else arguments))
+    return _sorted((server, call.method.name, user, sent.name or sent.uri, sent.arguments))
 
 
 # ---------------------------------------------------------------- in
 
 
-def recall(dialogue: Dialogue) -> Awaitable[None] | None:
-    """Fill a dialogue with what the retry brought; whatever is wrong with it is refused before any handler runs.
-
-    What is still to be waited for is whether a state for one use is new.
-    """
+def recall(dialogue: Dialogue) -> None:
+    """Fill a dialogue with what the retry brought; whatever is wrong with it is refused before any handler runs."""
     call, host = dialogue.call, dialogue.host
     params = call.params
     responses = {} if params.input_responses is UNSET else params.input_responses
@@ -97,12 +99,15 @@ def recall(dialogue: Dialogue) -> Awaitable[None] | None:
     if params.request_state is UNSET:
         if not used_once(call, host):
             dialogue.loose = responses
-        return None
+        return
     dialogue.bound = binding(call, host.server.info.name)
-    memory = _decode(host.keys.open(params.request_state, dialogue.bound))
-    left = memory.expires - time.time()
-    if left <= 0:
+    try:
+        memory = _decode(host.keys.open(params.request_state, dialogue.bound))
+    except msgspec.DecodeError:  # of another version of this library
+        raise refused() from None
+    if memory.expires <= time.time():
         raise refused(EXPIRED)
+    dialogue.once = memory.once
     dialogue.id = memory.id
     dialogue.rounds = memory.rounds
     dialogue.fresh = False
@@ -115,12 +120,14 @@ def recall(dialogue: Dialogue) -> Awaitable[None] | None:
     for asked in memory.open:
         if asked.name in responses:
             answers[asked.name] = Answered(asked, responses[asked.name])
-    dialogue.unread = set(answers)
-    return _use(memory.once, left, host) if memory.once else None
+    dialogue.unread = {name for name, record in answers.items() if record.asked.kind != "visit"}
 
 
-async def _use(name: str, left: float, host: Host) -> None:
-    if not await host.store.kv_set(f"used/{name}", b"1", left + 60, nx=True, durable=True):
+async def spend(dialogue: Dialogue) -> None:
+    """Use up the state of this round."""
+    name, dialogue.once = dialogue.once, ""
+    ttl = dialogue.host.server.ask_timeout + 60
+    if not await dialogue.host.store.kv_set(f"used/{name}", b"1", ttl, nx=True, durable=True):
         raise refused(USED)
 
 
@@ -140,6 +147,8 @@ async def input_required(dialogue: Dialogue) -> InputRequired:
     call, host = dialogue.call, dialogue.host
     server = host.server
     steps = {} if dialogue.steps is None else await _kept(dialogue.steps, host)
+    if dialogue.once:
+        await spend(dialogue)
     if not dialogue.fresh:
         dialogue.named()  # a round that comes twice goes on as one dialogue
     once = secrets.token_urlsafe(12) if used_once(call, host) else ""

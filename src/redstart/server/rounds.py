@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from redstart.features.ask import BadAnswer, UrlElicitationRequired, url_question
+from redstart.features.ask import BadAnswer, UrlElicitationRequired, visit_question
 from redstart.features.ask import form_question as form_question
 from redstart.features.ask import value_of as value_of
 from redstart.features.errors import ToolError, Unanswered, Unwind, log
 from redstart.protocol.call import Call
 from redstart.server.asking import Dialogue, dialogue_of, question_record, task_of
-from redstart.server.request_state import input_required, recall
+from redstart.server.request_state import input_required, recall, spend
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 from redstart.wire.types import InputRequired, ToolResult
 
@@ -39,10 +39,14 @@ def run_again(call: Call, host: Host, handler: Handler) -> Awaitable[Any]:
 async def resume(call: Call, host: Host, handler: Handler) -> Any:
     """A request that came again with answers."""
     dialogue = Dialogue(call, host, live=False)
-    checked = recall(dialogue)
-    if checked is not None:
-        await checked
+    recall(dialogue)
     call.state = dialogue
+    return await handler(call)
+
+
+async def spend_first(call: Call, handler: Handler) -> Any:
+    """Use up a state that is for one use, now that nothing but the handler is left to refuse the call."""
+    await spend(call.state)
     return await handler(call)
 
 
@@ -52,7 +56,9 @@ def paused(call: Call, error: BaseException) -> Awaitable[InputRequired]:
     if dialogue is not None:
         if dialogue.waiting:
             dialogue.close()
-        if dialogue.suspended and _was_ours(dialogue, error):
+        if dialogue.broken is not None:
+            raise dialogue.broken
+        if dialogue.suspended and _ends_a_run(error) and _was_ours(dialogue, error):
             dialogue.concluded = True
             return input_required(dialogue)
     task = task_of(call)
@@ -61,9 +67,16 @@ def paused(call: Call, error: BaseException) -> Awaitable[InputRequired]:
     raise error
 
 
+def _ends_a_run(error: BaseException) -> bool:
+    """Whether an exception is how a question ends a run; a task group wraps it up."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_ends_a_run, error.exceptions))
+    return isinstance(error, asyncio.CancelledError | Unwind)
+
+
 def _was_ours(dialogue: Dialogue, error: BaseException) -> bool:
     """Whether a question, and nobody else, ended this run; takes its cancellation back."""
-    if isinstance(error, Unwind):
+    if not isinstance(error, asyncio.CancelledError):
         return True
     if not dialogue.cancelled:  # it was raised in the call's own task, and nowhere else
         return dialogue.call.run.cancelling() == 0  # type: ignore[no-any-return]
@@ -81,8 +94,6 @@ def _take_back(call: Call) -> None:
 async def concluded(call: Call, result: Any) -> Any:
     """The result of a call that has asked something, looked at once more."""
     dialogue: Dialogue = call.state
-    if dialogue.concluded:
-        return result
     dialogue.concluded = True
     dialogue.close()
     if dialogue.broken is not None:
@@ -108,11 +119,14 @@ def answering(dispatch: Handler, host: Host) -> Handler:
     async def answer(call: Call) -> Any:
         try:
             result = await dispatch(call)
-        except (asyncio.CancelledError, Unwind) as error:
+        except (asyncio.CancelledError, Unwind, BaseExceptionGroup) as error:
             result = await paused(call, error)
         except UrlElicitationRequired as error:
             result = await must_visit(call, host, error)
-        return result if call.state is None else await concluded(call, result)
+        dialogue: Dialogue | None = call.state
+        if dialogue is None or dialogue.concluded or not (dialogue.suspended or dialogue.broken):
+            return result  # middleware itself may go on to ask
+        return await concluded(call, result)
 
     return answer
 
@@ -126,7 +140,7 @@ async def must_visit(call: Call, host: Host, error: ProtocolError) -> Any:
     if not call.dialect.modern:
         return _in_words(call, f"{error.message} This client cannot open a web page for the user.")
     dialogue = dialogue_of(call, host)
-    question = url_question(call, error.url, error.message, key="url")
+    question = visit_question(call, error.url, error.message)
     question.check(call)
     record = dialogue.answers.pop(question.name, None)
     try:
@@ -152,18 +166,21 @@ def _in_words(call: Call, text: str) -> ToolResult:
 async def rehearse(call: Call, host: Host, handler: Handler) -> Any:
     """Run a handshake call as the modern era would: each answer runs the handler again from its first line.
 
-    For the test client and `redstart dev`, so that a handler that does not repeat itself is found on day one.
+    For tests: a handler that does not repeat itself is found on day one.
     """
     dialogue = call.state = Dialogue(call, host, live=False)
     while True:
         try:
             result = await handler(call)
-            if not dialogue.suspended or dialogue.thrown:
+            asks = isinstance(result, InputRequired)  # by middleware's leave
+            if not asks and (not dialogue.suspended or dialogue.thrown):
                 return result
             _take_back(call)
-        except (asyncio.CancelledError, Unwind) as error:
-            if not dialogue.suspended or not _was_ours(dialogue, error):
+        except (asyncio.CancelledError, Unwind, BaseExceptionGroup) as error:
+            if not dialogue.suspended or not _ends_a_run(error) or not _was_ours(dialogue, error):
                 raise
+        if dialogue.steps is not None:
+            await dialogue.steps.settled()
         await _ask_open(dialogue)
         dialogue.restart()
 

@@ -1,4 +1,4 @@
-"""Whose key is it: a handler that another one calls keeps the keys of its questions and steps to itself."""
+"""Whose key is it: a handler that another one uses keeps the keys of its questions and steps to itself."""
 
 from __future__ import annotations
 
@@ -6,46 +6,30 @@ import contextvars
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from redstart.protocol.call import Call
 
-class Scope:
-    """One use of a tool, prompt or resource by another handler."""
-
-    __slots__ = ("name", "outer")
-
-    def __init__(self, name: str, outer: Scope | None) -> None:
-        self.name = name
-        self.outer = outer
-
-
-current_scope: contextvars.ContextVar[Scope | None] = contextvars.ContextVar("redstart.scope", default=None)
+_scope: contextvars.ContextVar[str] = contextvars.ContextVar("redstart.scope", default="")
 
 
 @contextmanager
-def inside(name: str) -> Iterator[None]:
-    """What runs here belongs to the tool, prompt or resource `name`."""
-    token = current_scope.set(Scope(name, current_scope.get()))
+def inside(call: Call, name: str) -> Iterator[None]:
+    """What runs here belongs to the tool, prompt or resource `name`.
+
+    Uses are counted when they begin, in the order of the code: which one asks first may differ from run to run.
+    """
+    outer = _scope.get()
+    path = f"{outer}/{name}" if outer else name
+    if call.uses is None:
+        call.uses = {}
+    number = call.uses[path] = call.uses.get(path, 0) + 1
+    token = _scope.set(path if number == 1 else f"{path}#{number}")
     try:
         yield
     finally:
-        current_scope.reset(token)
+        _scope.reset(token)
 
 
-def scoped(key: str, scope: Scope | None, names: dict[Scope, str]) -> str:
-    """The key as one call knows it: `key`, `book.key`, for the next call of the same tool `book-2.key`.
-
-    >>> names = {}
-    >>> [scoped("name", Scope("book", None), names) for _ in range(2)]
-    ['book.name', 'book-2.name']
-    """
-    if scope is None:
-        return key
-    name = names.get(scope)
-    if name is None:
-        base = scoped(scope.name, scope.outer, names)
-        taken = set(names.values())
-        name, number = base, 1
-        while name in taken:
-            number += 1
-            name = f"{base}-{number}"
-        names[scope] = name
-    return f"{name}.{key}"
+def scoped(key: str) -> str:
+    """The key as the whole call knows it: `key`, or `book/key`, and in the next use of the same tool `book#2/key`."""
+    scope = _scope.get()
+    return f"{scope}/{key}" if scope else key

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import secrets
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -56,24 +57,30 @@ class Steps:
 
     async def begin(self, key: str) -> bytes | None:
         """The recorded result of a step, or None: then the caller performs it, and calls `end`."""
-        dialogue = self._dialogue
         if key in self.names:
             raise ValueError(f"two steps of one call have the key {key!r}; each needs its own")
         self.names.add(key)
-        if key not in self.done:
-            if dialogue.suspended:  # a question has ended this run: what is left of it belongs to a later one
-                raise asyncio.CancelledError
-            await self._claim(key)
+        try:
+            while (mine := self._performing.get(key)) is not None:  # the handler had given it up, and it goes on
+                await asyncio.wait([mine])
+            if key not in self.done:
+                if self._dialogue.suspended:  # a question has ended this run: the rest of it belongs to a later one
+                    raise asyncio.CancelledError
+                await self._claim(key)
+        except BaseException:
+            self.names.discard(key)
+            raise
         found = self.done.get(key)
         return None if found is None else bytes(found.raw)
 
     async def _claim(self, key: str) -> None:
         """Make this step ours to perform, unless the store knows its result."""
         host, fresh = self._dialogue.host, self._dialogue.fresh
-        name = self.name(key)
-        while not fresh and (other := host.steps.get(name)) is not None:  # the same round, sent twice
-            await asyncio.wait([other])
-        claim = self._performing[key] = asyncio.get_running_loop().create_future()
+        name, loop = self.name(key), asyncio.get_running_loop()
+        while not fresh and (other := host.steps.get(name)) is not None and other.get_loop() is loop:
+            await asyncio.wait([other])  # the same round, sent twice
+        claim = self._performing[key] = loop.create_future()
+        host.performing[claim] = key
         if fresh:
             return
         host.steps[name] = claim
@@ -88,10 +95,10 @@ class Steps:
             self._release(key)
 
     async def end(self, key: str, raw: bytes | None) -> bytes:
-        """Record the result of a step before anybody sees it; None says that it failed, and may be tried again."""
+        """Record the result of a step before anybody sees it; None says that it failed."""
         try:
             if raw is None:
-                self.names.discard(key)
+                self.names.discard(key)  # it may be tried again
                 return b""
             kept = self.done[key] = Kept(Raw(raw), self._answers())
             if not self._dialogue.fresh and not await self._keep(key, kept, once=True):
@@ -99,18 +106,24 @@ class Steps:
                 if found is not None:  # another process was faster
                     self._take(key, found)
             return bytes(self.done[key].raw)
+        except BaseException:
+            self.names.discard(key)
+            raise
         finally:
             self._release(key)
 
     async def perform(self, key: str, work: Callable[[], Awaitable[Any]]) -> bytes:
         """Do the work of a step and record what it returns."""
-        tasks = self._dialogue.host.performing
-        task = asyncio.get_running_loop().create_task(self._performed(key, work), name=f"step {key}")
+        tasks = self._dialogue.host.tasks
+        task = _begun(self._performed(key, work))
+        if task.done():
+            return task.result()
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
+            self.names.discard(key)
             if not task.done():
                 task.add_done_callback(_ended_late)
             raise
@@ -120,6 +133,8 @@ class Steps:
         raw = None
         try:
             raw = result_of(key, await work())
+        except (SystemExit, KeyboardInterrupt) as error:  # a task that raises one of these ends the loop
+            raise RuntimeError(f"the step {key!r} raised {type(error).__name__}") from error
         finally:
             found = await self.end(key, raw)
         return found
@@ -130,7 +145,9 @@ class Steps:
         if future is not None:
             if host.steps.get(name) is future:
                 del host.steps[name]
-            future.set_result(None)
+            host.performing.pop(future, None)
+            if not future.done():
+                future.set_result(None)
 
     async def settled(self) -> None:
         """Wait until nothing is half done."""
@@ -172,7 +189,19 @@ class Steps:
 
 def _digest(dialogue: Dialogue, name: str) -> str:
     answer = dialogue.answers.get(name)
-    return "" if answer is None else sha256(_sorted(answer.result)).hexdigest()[:32]
+    if answer is None:
+        return ""
+    said = answer.result
+    if isinstance(said, dict):  # what a client notes beside an answer is none of it
+        said = {key: value for key, value in said.items() if key != "_meta"}
+    return sha256(_sorted(said)).hexdigest()[:32]
+
+
+def _begun(work: Coroutine[Any, Any, bytes]) -> asyncio.Task[bytes]:
+    """A task that has begun, where Python can: most steps that do not wait are done at once."""
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
+    return asyncio.get_running_loop().create_task(work)
 
 
 def new_name(state: Any) -> str:

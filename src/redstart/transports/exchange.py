@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from redstart.features.errors import Unwind
 from redstart.protocol.call import Call
 from redstart.protocol.framing import sse_event
 from redstart.transports.caller import JSON, JSON_ONLY, Caller, HeaderList
@@ -67,6 +68,8 @@ class Exchange:
             if any(call.open for call in calls) or self._task is None:
                 raise  # the server is being stopped, not the call
             self._task.uncancel()
+        except Unwind:
+            pass  # the server stops, and a thread was told to leave: there is no answer, but an end
         finally:
             caller.unwatch()
         if data is None and call.batch is not None:
