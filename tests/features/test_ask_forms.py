@@ -6,6 +6,7 @@ import datetime
 import enum
 import json
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
@@ -388,3 +389,108 @@ def test_no_content_breaks_a_form(value: Any) -> None:
                 form.read({name: value})
             except ShapeError:
                 continue
+
+
+# ---------------------------------------------------------------- titles
+
+
+class TitledModel(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(title="The whole")
+
+    name: str = pydantic.Field(title="Your name")
+    color: Color | None = pydantic.Field(None, title="Favourite")
+    tags: list[Literal["x"]] = pydantic.Field([], title="Tags of it")
+    zip_code: Annotated[str, pydantic.Field(title="Postcode")] | None = None
+    plain: Plain = Plain.A
+    age: int = 3
+
+
+@dataclass
+class TitledData:
+    name: Annotated[str, msgspec.Meta(title="Your name")]
+    color: Annotated[Color | None, msgspec.Meta(title="Favourite")] = None
+    tags: Annotated[list[Literal["x"]], pydantic.Field(title="Tags of it")] = field(default_factory=list)
+    zip_code: Annotated[str, msgspec.Meta(title="Postcode")] | None = None
+    plain: Plain = Plain.A
+    age: int = 3
+
+
+class TitledStruct(msgspec.Struct):
+    name: Annotated[str, msgspec.Meta(title="Your name")]
+    color: Annotated[Color | None, msgspec.Meta(title="Favourite")] = None
+    tags: Annotated[list[Literal["x"]], msgspec.Meta(title="Tags of it")] = []
+    zip_code: Annotated[str | None, msgspec.Meta(title="Postcode")] = None
+    plain: Plain = Plain.A
+    age: int = 3
+
+
+@pytest.mark.parametrize("titled", [True, False])
+@pytest.mark.parametrize("schema", [TitledModel, TitledData, TitledStruct])
+def test_the_title_that_a_field_was_given_reaches_the_client(schema: Any, titled: bool) -> None:
+    form = compile_form(schema).schema(titled)
+    titles = {name: inner.get("title") for name, inner in form["properties"].items()}
+    assert titles == {
+        "name": "Your name",
+        "color": "Favourite",
+        "tags": "Tags of it",
+        "zip_code": "Postcode",
+        "plain": None,
+        "age": None,
+    }
+    assert "title" not in form
+
+
+def test_the_title_of_one_value() -> None:
+    for note in (msgspec.Meta(title="Your name"), pydantic.Field(title="Your name")):
+        assert properties(Annotated[str, note])["answer"] == {"type": "string", "title": "Your name"}
+
+
+# ---------------------------------------------------------------- decimal numbers
+
+
+@dataclass
+class Price:
+    net: Decimal
+    gross: Decimal | None = None
+    tax: Decimal = Decimal("1.50")
+
+
+class PriceModel(pydantic.BaseModel):
+    net: Decimal
+    gross: Decimal | None = None
+    tax: Decimal = Decimal("1.50")
+
+
+def test_a_decimal_number_is_the_same_in_every_form() -> None:
+    assert properties(Decimal) == {"answer": {"type": "string"}}
+    for kind in (Price, PriceModel):
+        form = compile_form(kind)
+        assert form.schema(True)["properties"] == {
+            "net": {"type": "string"},
+            "gross": {"type": "string"},
+            "tax": {"type": "string", "default": "1.50"},
+        }
+        assert form.schema(True)["required"] == ["net"]
+        assert form.read({"net": "0.10", "gross": "", "tax": "2"}) == kind(net=Decimal("0.10"), tax=Decimal(2))
+        for wrong in ("x", True, ""):
+            with pytest.raises(ShapeError, match='"net"'):
+                form.read({"net": wrong})
+
+
+def test_the_limits_of_a_decimal_number_are_checked() -> None:
+    class Limited(pydantic.BaseModel):
+        net: Decimal = pydantic.Field(ge=0, max_digits=4, decimal_places=2)
+
+    form = compile_form(Limited)
+    assert form.schema(True)["properties"] == {"net": {"type": "string"}}
+    for wrong in ("-1", "1.234", "12345"):
+        with pytest.raises(ShapeError, match='"net"'):
+            form.read({"net": wrong})
+    assert form.read({"net": "12.50"}).net == Decimal("12.50")
+
+
+@pytest.mark.parametrize("kind", [Decimal | str, float | str, Decimal | int | bool])
+def test_a_number_or_text_is_no_decimal_number(kind: Any) -> None:
+    model = pydantic.create_model("Several", net=(kind, ...))
+    with pytest.raises(FormError, match='"net"'):
+        compile_form(model)

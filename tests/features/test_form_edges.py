@@ -7,8 +7,10 @@ import datetime
 import enum
 import json
 import uuid
+from collections import UserDict
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import attrs
@@ -237,6 +239,8 @@ def titled(*entries: Any) -> dict[str, Any]:
         (text(minLength="3"), ['"a"', "minLength"]),
         (text(minLength=True), ['"a"', "minLength"]),
         (text(minLength=-1), ['"a"', "minLength"]),
+        (text(minLength=-1.0), ['"a"', "minLength"]),
+        (text(minLength=1.5), ['"a"', "minLength"]),
         (text(maxLength=None), ['"a"', "maxLength"]),
         (text(minimum=3), ['"a"', "minimum"]),
         (text(pattern="("), ['"a"', "pattern"]),
@@ -297,11 +301,45 @@ def test_a_raw_schema_that_no_form_can_carry(schema: Any, words: list[str]) -> N
         raw(a={"type": "number", "minimum": 0.5, "exclusiveMaximum": 9, "default": 3}),
         raw(a={"type": "integer", "oneOf": [{"const": 1, "title": "One"}], "default": 1}),
         raw(a={"type": "boolean", "default": False}),
+        raw(a={"type": "integer", "default": 50.0, "minimum": 1.0}),
+        raw(a={"type": "integer", "default": 1e300}),
+        raw(a={"type": "integer", "enum": [1.0, 2], "default": 1}),
+        raw(a={"type": "number", "enum": [1, 2.5], "default": 1.0}),
+        raw(a={"type": "array", "items": {"type": "integer", "enum": [1.0, 2]}, "default": [1, 2.0], "maxItems": 2.0}),
+        text(minLength=1.0, maxLength=1e300),
         raw(),
     ],
 )
 def test_a_raw_schema_that_a_form_can_carry(schema: Any) -> None:
     assert compile_form(schema).schema(True) == schema
+
+
+def test_a_float_that_is_whole_goes_out_as_an_integer() -> None:
+    number = {"type": "integer", "enum": [1.0, 2.0], "default": 2.0}
+    schema = raw(a=number, b={"type": "string", "minLength": 1.0}, c={"type": "number", "default": 3.0})
+    form = compile_form(schema)
+    fields = json.dumps(form.schema(True)["properties"])
+    assert '"enum": [1, 2], "default": 2}' in fields
+    assert '"minLength": 1}' in fields
+    assert '"default": 3.0}' in fields
+    assert repr(form.read({"a": "1"})["a"]) == "1"
+    assert number["enum"] == [1.0, 2.0]
+    assert isinstance(number["default"], float)  # what was given stays as it is
+    assert refusal(schema, {"b": "x" * 0}) == 'Field "b" must be at least 1 characters long, got "".'
+
+
+@pytest.mark.parametrize("kind", [MappingProxyType, UserDict, dict])
+def test_a_raw_schema_may_be_any_mapping(kind: Any) -> None:
+    inner = kind({"type": "string", "oneOf": [kind({"const": "x", "title": "X"})]})
+    form = compile_form(kind({"type": "object", "properties": kind({"a": inner}), "required": ("a",)}))
+    assert form.schema(True) == {**titled({"const": "x", "title": "X"}), "required": ["a"]}
+    assert form.read({"a": "X"}) == {"a": "x"}
+
+
+@pytest.mark.parametrize("default", [object(), MappingProxyType({"x": object()}), MappingProxyType({(1, 2): 1})])
+def test_a_mapping_that_is_no_json(default: Any) -> None:
+    with pytest.raises(FormError, match="no JSON"):
+        compile_form(MappingProxyType(text(default=default)))
 
 
 JSON = st.recursive(
@@ -538,3 +576,70 @@ def test_an_empty_text_stays_text() -> None:
     assert compile_form(list[Literal["a"]]).read({"answer": ""}) == []
     schema = raw(a={"type": "integer"}, b={"type": "string"}, c={"type": "string", "format": "date"})
     assert compile_form(schema).read({"a": "", "b": "", "c": ""}) == {"b": ""}
+
+
+CHOICES = [{"enum": ["x", "y"]}, {"oneOf": [{"const": "x", "title": "X"}]}, {"const": "x"}]
+
+
+@pytest.mark.parametrize("listed", CHOICES)
+def test_an_empty_text_is_no_choice_in_a_raw_schema_either(listed: dict[str, Any]) -> None:
+    assert compile_form(text(**listed)).read({"a": ""}) == {}
+    assert refusal({**text(**listed), "required": ["a"]}, {"a": ""}).startswith('Missing required field "a" (')
+    assert compile_form(text(enum=["", "x"])).read({"a": ""}) == {"a": ""}
+
+
+# ---------------------------------------------------------------- secrets
+
+
+@dataclass
+class Login:
+    name: str
+    password: pydantic.SecretStr
+
+
+@dataclass
+class Twice:
+    name: pydantic.SecretStr
+    password: pydantic.SecretStr = field(default_factory=lambda: pydantic.SecretStr("x"))
+
+
+class LoginModel(pydantic.BaseModel):
+    name: str
+    password: pydantic.SecretStr = pydantic.SecretStr("hunter2")
+
+
+class OptionalModel(pydantic.BaseModel):
+    password: pydantic.SecretBytes | None = None
+
+
+class ListModel(pydantic.BaseModel):
+    password: list[pydantic.SecretStr] = []
+
+
+class OwnSecret(pydantic.SecretStr):
+    pass
+
+
+class OwnModel(pydantic.BaseModel):
+    password: Annotated[OwnSecret, pydantic.Field(min_length=3)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "name"),
+    [
+        (Login, "password"),
+        (Twice, "name"),
+        (LoginModel, "password"),
+        (OptionalModel, "password"),
+        (ListModel, "password"),
+        (OwnModel, "password"),
+        (pydantic.SecretStr, "answer"),
+        (pydantic.SecretBytes | None, "answer"),
+        (Annotated[str, msgspec.Meta(extra_json_schema={"format": "password"})], "answer"),
+        (text(format="password"), "a"),
+        (text(writeOnly=True), "a"),
+    ],
+)
+def test_a_secret_is_not_asked_for_in_a_form(schema: Any, name: str) -> None:
+    with pytest.raises(FormError, match=rf'the field "{name}" is a secret.*ctx\.elicit_url'):
+        compile_form(schema)

@@ -244,6 +244,21 @@ def test_pydantic_field_as_default() -> None:
         compile_signature(lambda a=aliased: None)
 
 
+def test_the_title_of_an_argument_is_for_the_client() -> None:
+    def order(
+        a: Annotated[int, msgspec.Meta(title="How many")],
+        b_c: int = pydantic.Field(2, title="At most"),
+        d_e: int = 3,
+    ) -> None: ...
+
+    properties = compile_signature(order).input_schema["properties"]
+    assert {name: inner.get("title") for name, inner in properties.items()} == {
+        "a": "How many",
+        "b_c": "At most",
+        "d_e": None,
+    }
+
+
 def test_unannotated_parameters() -> None:
     def fn(a, b=5, c="x", d=None, e=[]):  # type: ignore[no-untyped-def]  # noqa: B006
         ...

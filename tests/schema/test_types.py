@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import json
 import pathlib
 import sys
 import typing
@@ -472,13 +473,37 @@ def test_type_statement() -> None:
     assert compile_type(names["Box"][int]).schema() == array(INT)
 
 
-def test_no_titles_anywhere() -> None:
+def test_only_titles_that_somebody_wrote() -> None:
+    class Inner(pydantic.BaseModel):
+        x_y: int
+
     class Titled(pydantic.BaseModel):
         title: str = pydantic.Field(title="The Title")
+        plain_name: int = 1
+        unit: Annotated[int, msgspec.Meta(title="not read by pydantic")] = 1
+        inner: Inner = pydantic.Field(title="Within")
+        color: Color | None = None
+        pair: Point | None = None
 
     schema = compile_type(Titled).schema()
-    assert schema["properties"] == {"title": {"type": "string"}}
-    assert "title" not in schema
+    assert schema["properties"]["title"] == {"type": "string", "title": "The Title"}
+    titled = {name: inner["title"] for name, inner in schema["properties"].items() if "title" in inner}
+    assert titled == {"title": "The Title", "inner": "Within"}
+    assert json.dumps(schema).count('"title": "') == 2
+    assert compile_type(list[Annotated[int, msgspec.Meta(title="Row")]]).schema() == array({**INT, "title": "Row"})
+    assert compile_type(Annotated[int, pydantic.Field(title="N")]).schema() == {**INT, "title": "N"}
+
+
+def test_a_decimal_number_of_pydantic_says_so() -> None:
+    class Priced(pydantic.BaseModel):
+        net: decimal.Decimal
+        tax: decimal.Decimal | None = pydantic.Field(None, ge=0)
+
+    fields = compile_type(Priced).schema()["properties"]
+    assert fields["net"] == {"type": ["number", "string"], "format": "decimal"}
+    assert fields["tax"]["type"] == ["number", "string", "null"]
+    assert fields["tax"]["format"] == "decimal"
+    assert compile_type(Priced).convert({"net": 1.5}).net == decimal.Decimal("1.5")
 
 
 def test_wrap() -> None:

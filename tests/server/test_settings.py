@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import enum
+import json
 import math
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from redstart import RegistrationError, Server
+from redstart import Client, RegistrationError, Server
+from redstart.server.seal import KeyRing
 from redstart.store.open import open_state
+from redstart.transports.memory import MemoryPeer
 
 KEY = "a key that is long enough"
 NAN = math.nan
@@ -49,6 +57,76 @@ def test_numbers_that_are_fine() -> None:
     Server("fine", timeout=None, processes=None, max_concurrency=None, max_result_bytes=1, page_size=1)
 
 
+class Whole:
+    """A number as numpy's integers are: no int, but one for `operator.index`."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+class Real:
+    """A number as numpy's float32 is."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __float__(self) -> float:
+        return self.value
+
+
+class Three(enum.IntEnum):
+    OF_THEM = 3
+
+
+class Array:
+    """As numpy's arrays are: it has the methods of a number, and is none."""
+
+    def __index__(self) -> int:
+        raise TypeError("only a scalar can be converted")
+
+    def __float__(self) -> float:
+        raise TypeError("only a scalar can be converted")
+
+
+@pytest.mark.parametrize("seconds", [Whole(3), Real(3.0), Decimal(3), Fraction(3), Three.OF_THEM, 3, 3.0])
+def test_any_real_number_is_a_number_of_seconds(seconds: Any) -> None:
+    server = Server("fine", ask_timeout=seconds, timeout=seconds)
+    assert server.ask_timeout == server.limits.timeout == 3
+    assert type(server.ask_timeout) in (int, float)
+    assert type(server.limits.timeout) in (int, float)
+
+
+def test_whatever_is_an_index_is_a_whole_number() -> None:
+    names = ("threads", "processes", "max_concurrency", "max_queue", "max_result_bytes", "page_size")
+    three: Any = Whole(3)
+    server = Server("fine", **dict.fromkeys(names, three))
+    room = server.limits.room
+    assert room is not None
+    got = (server.threads, server.host.pool.processes, server.limits.max_queue, server.limits.max_result_bytes)
+    assert [type(one) for one in got] == [int] * 4
+    assert got == (3, 3, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        *(({"threads": wrong}, TypeError) for wrong in (Real(3.0), Decimal(3), Fraction(3), 3.0, b"3", Array())),
+        *(({"ask_timeout": wrong}, TypeError) for wrong in (b"3", bytearray(b"3"), memoryview(b"3"), 3j, Array())),
+        ({"threads": Whole(0)}, ValueError),
+        *(({"ask_timeout": wrong}, ValueError) for wrong in (Whole(0), Real(NAN), Decimal("sNaN"), Decimal("inf"))),
+        *(({"timeout": wrong}, ValueError) for wrong in (10**400, Fraction(10**400), Decimal(-1))),
+        *(({"single_use": wrong}, TypeError) for wrong in ("no", 1, None, 0)),
+    ],
+)
+def test_other_numbers_that_are_wrong(options: dict[str, Any], error: type[Exception]) -> None:
+    (name,) = options
+    with pytest.raises(error, match=f"{name} must be "):
+        Server("wrong", **options)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -80,12 +158,15 @@ def test_numbers_of_a_tool(options: dict[str, Any], words: str) -> None:
         (KEY, TypeError, "write keys=["),
         (KEY.encode(), TypeError, "write keys=["),
         ("", TypeError, "write keys=["),
-        (None, TypeError, "write keys=["),
+        (bytearray(KEY.encode()), TypeError, "write keys=["),
+        (memoryview(KEY.encode()), TypeError, "write keys=["),
         (7, TypeError, "write keys=["),
         ([KEY, None], TypeError, "a key of keys= is a str or bytes, not NoneType"),
         ([7], TypeError, "a key of keys= is a str or bytes, not int"),
         ([KEY, ""], ValueError, "a key of keys= is empty"),
         ([b" \n"], ValueError, "a key of keys= is empty"),
+        ([bytearray(b" ")], ValueError, "a key of keys= is empty"),
+        ([memoryview(b"")], ValueError, "a key of keys= is empty"),
         (["\ud800" * 20], ValueError, "a key of keys= is no text"),
     ],
 )
@@ -98,7 +179,13 @@ def test_keys_that_are_none(keys: Any, error: type[Exception], words: str) -> No
 
 def test_keys_that_are_fine() -> None:
     assert Server("bank", keys=(KEY, b"bytes are fine too")).keys == [KEY, b"bytes are fine too"]
-    assert Server("bank", keys=[]).keys == []
+    assert Server("bank", keys=[]).keys == Server("bank", keys=None).keys == []
+    mutable = bytearray(KEY.encode())
+    server = Server("bank", keys=[mutable, memoryview(b"another key, just as long")])
+    mutable[:] = b"something else"
+    assert server.keys == [KEY.encode(), b"another key, just as long"]
+    ring = KeyRing([memoryview(KEY.encode())])  # type: ignore[list-item]
+    assert ring.open(server.host.keys.seal(b"x", b"ada"), b"ada") == b"x"
 
 
 def start(server: Server) -> None:
@@ -147,6 +234,117 @@ def test_the_key_file_is_read_when_the_server_starts(tmp_path: Path, monkeypatch
     file.unlink()  # such as a secret that is there for the start only
     other = Server("bank", keys=[KEY])
     assert other.host.keys.open(server.host.keys.seal(b"x", b"ada"), b"ada") == b"x"
+
+
+# ---------------------------------------------------------------- a server that does not start
+
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+@asynccontextmanager
+async def broken(server: Server) -> AsyncIterator[None]:
+    await asyncio.sleep(0)
+    raise RuntimeError("the database of hunter2 is away")
+    yield
+
+
+@asynccontextmanager
+async def cancelled(server: Server) -> AsyncIterator[None]:
+    raise asyncio.CancelledError
+    yield
+
+
+def request(id: int, method: str, params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
+
+
+def first_answers(server: Server) -> list[Any]:
+    """What a client gets that sends three requests at once, and one more after their answers."""
+
+    async def run() -> list[Any]:
+        inbox = asyncio.Queue[bytes]()
+        peer = MemoryPeer(server, inbox.put_nowait)
+        async with asyncio.timeout(10):
+            peer.send(request(1, "initialize", CLIENT))
+            peer.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+            peer.send(request(2, "tools/list", {}))
+            peer.send(request(3, "tools/list", {"_meta": META}))
+            answers = [json.loads(await inbox.get()) for _ in range(3)]
+            peer.send(request(4, "tools/list", {"_meta": META}))
+            answers.append(json.loads(await inbox.get()))
+            peer.send(b"{")
+            assert json.loads(await inbox.get())["error"]["code"] == -32700
+            await peer.close()
+            assert inbox.empty()
+        await server.host.stop()
+        return answers
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lifespan": broken}, "The server did not start: the start of the server failed with RuntimeError (error id "),
+        (
+            {"lifespan": cancelled},
+            "The server did not start: the start of the server failed with CancelledError (error id ",
+        ),
+        (
+            {"lifespan": broken, "expose_errors": True},
+            "The server did not start: RuntimeError: the database of hunter2 is away",
+        ),
+        ({}, "The server did not start: REDSTART_KEYS is set, but there is no key in it; unset it, or "),
+    ],
+)
+def test_a_server_that_does_not_start_answers_every_request(
+    options: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("REDSTART_KEYS", raising=False)
+    if not options:
+        monkeypatch.setenv("REDSTART_KEYS", "")
+    answers = first_answers(Server("bank", **options))
+    assert [answer["id"] for answer in answers] == [1, 2, 3, 4]
+    for answer in answers:
+        assert answer["error"]["code"] == -32603
+        assert answer["error"]["message"].startswith(words)
+        assert ("hunter2" in answer["error"]["message"]) is ("expose_errors" in options)
+    assert "the server did not start" in caplog.text or "the start of the server failed" in caplog.text
+
+
+def test_a_client_that_was_refused_can_be_served_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server("bank")
+
+    async def run() -> None:
+        inbox = asyncio.Queue[bytes]()
+        peer = MemoryPeer(server, inbox.put_nowait)
+        async with asyncio.timeout(10):
+            monkeypatch.setenv("REDSTART_KEYS", "")
+            for _ in range(2):
+                peer.send(request(1, "initialize", CLIENT))
+                assert json.loads(await inbox.get())["error"]["code"] == -32603
+            await server.host.stop()
+            monkeypatch.setenv("REDSTART_KEYS", KEY)
+            peer.send(request(2, "initialize", CLIENT))
+            assert json.loads(await inbox.get())["result"]["serverInfo"]["name"] == "bank"
+            await peer.close()
+        await server.host.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("revision", ["auto", "2025-11-25", "2026-07-28"])
+def test_the_reason_is_raised_to_who_opens_a_client(revision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(server: Server) -> None:
+        async with asyncio.timeout(10), Client(server, protocol=revision):
+            raise AssertionError("it is open")
+
+    with pytest.raises(RuntimeError, match="the database of hunter2 is away"):
+        asyncio.run(run(Server("bank", lifespan=broken)))
+    monkeypatch.setenv("REDSTART_KEYS", "")
+    with pytest.raises(ValueError, match="REDSTART_KEYS is set, but there is no key in it"):
+        asyncio.run(run(Server("bank")))
 
 
 @pytest.mark.parametrize(("given", "loaded"), [("", "False False"), (f", keys=[{KEY!r}]", "True False")])

@@ -257,6 +257,16 @@ def read_fields(fields: list[Field], content: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
+def is_secret(schema: dict[str, Any]) -> bool:
+    """Whether a schema is that of a password or the like, such as pydantic's SecretStr."""
+    return schema.get("format") == "password" or schema.get("writeOnly") is True
+
+
+def secret(name: str) -> FormError:
+    """Why it is refused. Spec: servers MUST NOT ask for sensitive information in a form."""
+    return FormError(f'the field "{name}" is a secret, and no form may ask for one: use ctx.elicit_url')
+
+
 def _refusal(problem: Problem) -> ShapeError:
     return ShapeError([problem], noun="field")
 

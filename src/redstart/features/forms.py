@@ -18,9 +18,10 @@ from zlib import crc32
 import msgspec
 
 from redstart.features.choices import FormError, Option, options_of
-from redstart.features.fields import FORMATS, WORDS, Field, read_fields
+from redstart.features.fields import FORMATS, WORDS, Field, is_secret, read_fields, secret
 from redstart.features.rawforms import raw_fields
 from redstart.schema.containers import Array
+from redstart.schema.foreign import DECIMAL
 from redstart.schema.nodes import Either, Link, Record
 from redstart.schema.problems import Problem, ShapeError
 from redstart.schema.scalars import Choice as ChoiceNode
@@ -161,7 +162,7 @@ def compile_form(schema: Any) -> Form:
         return schema
     if isinstance(schema, Mapping):
         try:
-            encoded = msgspec.json.encode(schema)
+            encoded = msgspec.json.encode(schema, enc_hook=_as_dict)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise FormError(f"the schema of the form is no JSON: {error}") from error
         return _from_raw(encoded)
@@ -199,6 +200,12 @@ def _from_choices(choices: list[Any]) -> Form:
 
 
 # ---------------------------------------------------------------- from a raw schema
+
+
+def _as_dict(value: Any) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"there is a {type(value).__name__} in it")
 
 
 @lru_cache(256)
@@ -251,6 +258,8 @@ def _field(
     required = required and not found.nullable
     many = schema.get("type") == "array"
     inner = _without_null(_merged(name, schema.get("items", {}), document), name, document).schema if many else schema
+    if is_secret(inner):
+        raise secret(name)
     if "enum" in inner or "const" in inner or "oneOf" in inner or (many and "anyOf" in inner):
         options = _titled(options_of(name, inner, as_text=True), members)
         limits: dict[str, Any] = {key: schema[key] for key in LISTED if many and key in schema}
@@ -294,6 +303,8 @@ def _without_null(schema: dict[str, Any], name: str, document: dict[str, Any]) -
     if isinstance(kind, list):
         nullable = nullable or "null" in kind
         kinds = [one for one in kind if one != "null"]
+        if schema.get("format") == DECIMAL and set(kinds) == {"number", "string"}:
+            kinds = ["string"]  # pydantic's Decimal takes a number too, but a form needs one type
         schema = {**schema, "type": kinds[0] if len(kinds) == 1 else kinds}
     if nullable and "enum" in schema:
         schema = {**schema, "enum": [value for value in schema["enum"] if value is not None]}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from redstart.features.choices import LISTINGS, FormError, Option, options_of
-from redstart.features.fields import FORMATS, LIMITS, WORDS, Field
+from redstart.features.fields import FORMATS, LIMITS, WORDS, Field, is_secret, secret
 from redstart.schema.problems import show
 
 ROOT: Final = frozenset(
@@ -38,7 +38,7 @@ def _is_flag(value: Any) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    return type(value) is int
+    return type(value) is int or (type(value) is float and value.is_integer())  # 1.0 is an integer in JSON Schema
 
 
 def _is_number(value: Any) -> bool:
@@ -46,7 +46,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
+    return _is_whole(value) and bool(value >= 0)
 
 
 def _is_pattern(value: Any) -> bool:
@@ -57,10 +57,14 @@ def _is_pattern(value: Any) -> bool:
     return True
 
 
+EXACT: Final = 2**53
+"""Below this a float stands for one integer only."""
+VALUED: Final = ("default", "const", "enum", "oneOf", "items")
+COUNTS: Final = ("minLength", "maxLength", "minItems", "maxItems")
 # keyword: (whether its value is one, what it needs)
 NEEDS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     **dict.fromkeys(WORDS, (_is_text, "a text")),
-    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), (_is_count, "a whole number, 0 or more")),
+    **dict.fromkeys(COUNTS, (_is_count, "a whole number, 0 or more")),
     **dict.fromkeys(BOUNDS, (_is_number, "a number")),
     "pattern": (_is_pattern, "a regular expression"),
     "format": (lambda value: _is_text(value) and value in FORMATS, f"one of {', '.join(FORMATS)}"),
@@ -96,19 +100,38 @@ def _field(name: str, schema: Any, *, required: bool) -> Field:
     if not isinstance(schema, dict):
         raise FormError(f'{where} is {show(schema)}; a field is an object such as {{"type": "string"}}')
     kind = schema.get("type")
+    if is_secret(schema):
+        raise secret(name)
     if not isinstance(kind, str) or kind not in FITTING:
         raise _unfit(where, schema)
+    schema = _whole(schema)
     _check_keywords(where, schema, ANNOTATIONS.union(FITTING[kind]))
     if kind == "array":
         options = _items(name, where, schema.get("items", {}))
     else:
         options = _options(name, where, schema, kind)
     limits = {key: schema[key] for key in (*LIMITS, "format") if key in schema}
-    text = kind == "string" and "format" not in schema
+    text = kind == "string" and "format" not in schema and not options
     field = Field(name, kind, schema, required=required, options=options, limits=limits, text=text)
     if "default" in schema:
         _check_default(where, field, schema["default"])
     return field
+
+
+def _whole(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with 1 for 1.0 wherever an integer is meant: not every client knows that they are the same."""
+    items = schema.get("items")
+    listing = items if isinstance(items, dict) else schema
+    keys = (*COUNTS, *VALUED) if listing.get("type") == "integer" else COUNTS
+    return {key: _as_integer(value) if key in keys else value for key, value in schema.items()}
+
+
+def _as_integer(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_integer(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _as_integer(one) for key, one in value.items()}
+    return int(value) if _is_whole(value) and abs(value) < EXACT else value
 
 
 def _unfit(where: str, schema: dict[str, Any]) -> FormError:
@@ -170,11 +193,16 @@ def _options(name: str, where: str, schema: dict[str, Any], kind: str) -> tuple[
 def _check_default(where: str, field: Field, default: Any) -> None:
     values = default if field.many else [default]
     if field.options:
-        choices = [(type(option.value), option.value) for option in field.options]
-        fine = isinstance(values, list) and all((type(value), value) in choices for value in values)
+        choices = [_told_apart(option.value) for option in field.options]
+        fine = isinstance(values, list) and all(_told_apart(value) in choices for value in values)
         words = "a list of its choices" if field.many else "one of its choices"
     else:
         fits, words = VALUES[field.kind]
         fine = fits(default)
     if not fine:
         raise FormError(f"{where} has default: {show(default)}; it needs {words}")
+
+
+def _told_apart(value: Any) -> tuple[type, Any]:
+    """What is the same choice is equal: 1 is 1.0, but not true."""
+    return (float if type(value) is int else type(value)), value

@@ -1,4 +1,4 @@
-"""From pieces of JSON Schema to one lean document: `$defs` only where they pay, no titles, no anyOf noise.
+"""From pieces of JSON Schema to one lean document: `$defs` only where they pay, no titles of classes, no anyOf noise.
 
 Knows: JSON Schema 2020-12 as plain dicts.  Must not know: Python types.
 """
@@ -68,8 +68,8 @@ class Defs:
                 self.named[fresh] = {}
                 renames[PREFIX + old] = PREFIX + fresh
             for old, body in inner.items():
-                self.named[renames[PREFIX + old].removeprefix(PREFIX)] = _tidied(body, renames)
-            root = _tidied({word: value for word, value in foreign.items() if word != "$defs"}, renames)
+                self.named[renames[PREFIX + old].removeprefix(PREFIX)] = _tidied(_untitled(body), renames)
+            root = _tidied(_untitled({word: value for word, value in foreign.items() if word != "$defs"}), renames)
             if root.keys() == {"$ref"}:
                 self._names[key] = root["$ref"].removeprefix(PREFIX)
             else:
@@ -182,9 +182,13 @@ def _mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
     return out
 
 
+def _untitled(schema: Schema) -> Schema:
+    """Without the name of a class, which says nothing to a reader; a field's title was written for one."""
+    return {word: value for word, value in schema.items() if word != "title"}
+
+
 def _tidied(schema: Schema, renames: dict[str, str]) -> Schema:
     out = _mapped(schema, lambda inner: _tidied(inner, renames))
-    out.pop("title", None)
     if "$ref" in out:
         out["$ref"] = renames.get(out["$ref"], out["$ref"])
     mapping = out.get("discriminator", {}).get("mapping")

@@ -5,6 +5,7 @@ Knows: pydantic's TypeAdapter.  Must not know: anything else of this package but
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ READ_BY_US = {
     "Strict",
     "WithJsonSchema",
 }
+DECIMAL = "decimal"  # the format of a Decimal, also where pydantic has no name for it
 TRANSFORMS = ("strip_whitespace", "to_lower", "to_upper")
 
 
@@ -46,6 +48,25 @@ def _is_pydantic(item: Any) -> bool:
     return hasattr(item, "__get_pydantic_core_schema__") and not isinstance(item, type)
 
 
+@cache
+def _generator() -> Any:
+    """pydantic's writer of schemas, without the titles that it makes from names."""
+    base: Any = sys.modules["pydantic.json_schema"].GenerateJsonSchema
+
+    class Generator(base):  # type: ignore[misc]
+        def field_title_should_be_set(self, schema: Any) -> bool:
+            return False
+
+        def decimal_schema(self, schema: Any) -> Any:
+            out = super().decimal_schema(schema)
+            for branch in out.get("anyOf", [out]):
+                if branch.get("type") == "string":
+                    branch["format"] = DECIMAL
+            return out
+
+    return Generator
+
+
 class Foreign(Node):
     """A value that pydantic reads, by its own rules: strictly first, then as lax as it is."""
 
@@ -57,7 +78,7 @@ class Foreign(Node):
         self.cls = annotation
         try:
             self.adapter = pydantic.TypeAdapter(annotation)
-            self.document: Schema = self.adapter.json_schema()
+            self.document: Schema = self.adapter.json_schema(schema_generator=_generator())
         except Exception as error:
             raise fail(annotation, f"is refused by pydantic: {error}") from error
 

@@ -53,6 +53,7 @@ class Notes(msgspec.Struct):
 
     bounds: dict[str, Any] = {}
     predicates: tuple[Any, ...] = ()
+    title: str = ""
     description: str = ""
     examples: list[Any] | None = None
     extra: dict[str, Any] = {}
@@ -60,7 +61,8 @@ class Notes(msgspec.Struct):
 
     @property
     def schema(self) -> dict[str, Any]:
-        out = {"description": self.description} if self.description else {}
+        words = {"title": self.title, "description": self.description}
+        out = {word: text for word, text in words.items() if text}
         if self.examples:
             out["examples"] = self.examples  # type: ignore[assignment]
         return {**out, **self.extra}
@@ -97,6 +99,8 @@ def _read_one(item: Any, notes: Notes) -> None:
 
 
 def _read_words(item: Any, notes: Notes) -> None:
+    if isinstance(title := getattr(item, "title", None), str):
+        notes.title = title
     for name in ("description", "documentation"):
         if isinstance(text := getattr(item, name, None), str):
             notes.description = text

@@ -137,7 +137,7 @@ class Dialogue(Struct, eq=False):
         elif not record.asked.alone:
             return None
         question.alone = True
-        answer = self._recall(question, record)
+        answer = None if record is None and not self.loose else self._recall(question, record)
         if answer is not None:
             self.unread.discard(question.name)
         elif record is None or task_of(self.call) is self.call.run:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
+import sys
+from contextlib import suppress
 from typing import Any, Final
 
 KEY_VARIABLES: Final = ("REDSTART_KEYS", "REDSTART_KEY_FILE")
@@ -17,16 +20,48 @@ class SettingsError(ValueError):
         self.advice = advice
 
 
+def seconds(what: str, value: Any, *, optional: bool = False, endless: bool = False) -> Any:
+    """A time span as an int or a float, whichever kind of real number it is given as."""
+    try:
+        number = _number(value)
+    except (ValueError, OverflowError):
+        raise ValueError(_needs_seconds(what, value, optional)) from None
+    check_seconds(what, number, optional=optional, endless=endless)
+    return number
+
+
+def whole(what: str, value: Any, least: int = 1, *, optional: bool = False) -> Any:
+    """A whole number as an int, also if it is given as one of numpy's."""
+    number = _number(value) if hasattr(type(value), "__index__") else value
+    check_whole(what, number, least, optional=optional)
+    return number
+
+
+def _number(value: Any) -> Any:
+    """A number of any kind as one that all code can reckon with; anything else as it is."""
+    if not isinstance(value, bool):
+        with suppress(TypeError):  # an array has both methods, and is no number all the same
+            if hasattr(type(value), "__index__"):
+                return int(operator.index(value))
+            if hasattr(type(value), "__float__"):  # a text has none
+                return float(value)
+    return value
+
+
+def _needs_seconds(what: str, value: Any, optional: bool) -> str:
+    return f"{what} must be a number of seconds above 0{', or None' if optional else ''}, not {value!r:.50}"
+
+
 def check_seconds(
     what: str, value: Any, *, optional: bool = False, endless: bool = False, error: type[Exception] | None = None
 ) -> None:
     """Refuse what is no time span; `error` is raised instead of a TypeError or ValueError."""
     if value is None and optional:
         return
-    text = f"{what} must be a number of seconds above 0{', or None' if optional else ''}, not {value!r:.50}"
+    text = _needs_seconds(what, value, optional)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise (error or TypeError)(text)
-    if not value > 0 or (value == math.inf and not endless):
+    if not value > 0 or (value > sys.float_info.max and not (endless and value == math.inf)):
         raise (error or ValueError)(text)
 
 
@@ -43,12 +78,20 @@ def check_whole(
         raise (error or ValueError)(text)
 
 
+def check_flag(what: str, value: Any) -> None:
+    """Refuse what is neither True nor False: a text such as "no" would count as yes."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{what} must be True or False, not {value!r:.50}")
+
+
 def checked_keys(keys: Any) -> list[str | bytes]:
     """The keys as a list. No text says what a key is."""
-    if isinstance(keys, str | bytes) or not hasattr(keys, "__iter__"):
+    if keys is None:
+        return []
+    if isinstance(keys, str | bytes | bytearray | memoryview) or not hasattr(keys, "__iter__"):
         # Taken as a list, a text would be many keys of one character each.
         raise TypeError(f"keys= is a list of keys, newest first, not one {type(keys).__name__}: write keys=[…]")
-    found = list(keys)
+    found = [bytes(key) if isinstance(key, bytearray | memoryview) else key for key in keys]
     for key in found:
         if not isinstance(key, str | bytes):
             raise TypeError(f"a key of keys= is a str or bytes, not {type(key).__name__}")

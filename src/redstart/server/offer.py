@@ -61,6 +61,11 @@ class Offer:
         server = self._server
         return Completions(server.prompts, server.templates, self.resources.matching, server.errors)
 
+    @property
+    def wrapped(self) -> bool:
+        """Whether there is middleware, which may change a call before its handler sees it."""
+        return bool(self._middleware)
+
     # ------------------------------------------------------------ offering
 
     def _watch(self) -> None:

@@ -14,8 +14,8 @@ from redstart.features.principal import principal_key
 from redstart.protocol.call import Call
 from redstart.server.seal import EXPIRED, USED, StateTooLarge, refused
 from redstart.server.steps import Kept, Steps
-from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, encode
-from redstart.wire.types import InputRequired
+from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode, encode
+from redstart.wire.types import InputRequired, ReadResourceParams
 
 if TYPE_CHECKING:
     from redstart.features.ask import Question
@@ -68,22 +68,22 @@ def asked(question: Question) -> Asked:
     return Asked(question.name, question.kind, question.message[:SAID], question.digest, question.alone)
 
 
-class Sent(Struct):
-    """What a client sent of its own accord; middleware may make something else of it."""
-
-    name: str = ""
-    uri: str = ""
-    arguments: Any = None
-
-
-_sent = msgspec.json.Decoder(Sent).decode
-
-
-def binding(call: Call, server: str) -> bytes:
+def binding(call: Call, server: str, params: Any) -> bytes:
     """What a state is good for: this user, this server, this method, these parameters however they are ordered."""
-    sent = _sent(call.raw_params)
     user = "" if call.principal is None else principal_key(call.principal)
-    return _sorted((server, call.method.name, user, sent.name or sent.uri, sent.arguments))
+    if type(params) is ReadResourceParams:
+        return _sorted((server, call.method.name, user, params.uri))
+    arguments = params.arguments
+    if type(arguments) is Raw:
+        arguments = decode(arguments)
+    return _sorted((server, call.method.name, user, params.name, None if arguments is UNSET else arguments))
+
+
+def _bound(dialogue: Dialogue) -> bytes:
+    """The binding to what the client sent; middleware may have made something else of it."""
+    call, server = dialogue.call, dialogue.host.server
+    params = call.method.decode(call.raw_params) if server.features.wrapped else call.params
+    return binding(call, server.info.name, params)
 
 
 # ---------------------------------------------------------------- in
@@ -100,7 +100,7 @@ def recall(dialogue: Dialogue) -> None:
         if not used_once(call, host):
             dialogue.loose = responses
         return
-    dialogue.bound = binding(call, host.server.info.name)
+    dialogue.bound = binding(call, host.server.info.name, params)
     try:
         memory = _decode(host.keys.open(params.request_state, dialogue.bound))
     except msgspec.DecodeError:  # of another version of this library
@@ -120,7 +120,9 @@ def recall(dialogue: Dialogue) -> None:
     for asked in memory.open:
         if asked.name in responses:
             answers[asked.name] = Answered(asked, responses[asked.name])
-    dialogue.unread = {name for name, record in answers.items() if record.asked.kind != "visit"}
+    dialogue.unread = set(answers)
+    if memory.open and memory.open[0].kind == "visit":  # the handler did not ask that itself
+        dialogue.unread.discard(memory.open[0].name)
 
 
 async def spend(dialogue: Dialogue) -> None:
@@ -152,24 +154,17 @@ async def input_required(dialogue: Dialogue) -> InputRequired:
     if not dialogue.fresh:
         dialogue.named()  # a round that comes twice goes on as one dialogue
     once = secrets.token_urlsafe(12) if used_once(call, host) else ""
-    opened: list[Asked] = []
+    opened: list[Any] = []
     requests: dict[str, Any] = {}
     for question in dialogue.open:
         opened.append(asked(question))
         requests[question.name] = {"method": question.method, "params": question.worded()}
-    memory = Memory(
-        dialogue.id,
-        time.time() + server.ask_timeout,
-        once,
-        dialogue.rounds + 1,
-        opened,
-        list(dialogue.answers.values()),
-        steps,
-    )
-    payload = encode(memory)
+    expires = time.time() + server.ask_timeout
+    rounds, answers = dialogue.rounds + 1, list(dialogue.answers.values())
+    payload = encode((dialogue.id, expires, once, rounds, opened, answers, steps))  # a Memory
     payload += _PADDING[len(payload) % 3]
     try:
-        state = host.keys.seal(payload, dialogue.bound or binding(call, server.info.name))
+        state = host.keys.seal(payload, dialogue.bound or _bound(dialogue))
     except StateTooLarge as error:
         log.error("%s: %s", call.method.name, error)
         raise ProtocolError(INTERNAL_ERROR, str(error)) from None

@@ -36,12 +36,12 @@ def run_again(call: Call, host: Host, handler: Handler) -> Awaitable[Any]:
     return rehearse(call, host, handler) if host.force_replay else handler(call)
 
 
-async def resume(call: Call, host: Host, handler: Handler) -> Any:
+def resume(call: Call, host: Host, handler: Handler) -> Awaitable[Any]:
     """A request that came again with answers."""
-    dialogue = Dialogue(call, host, live=False)
+    dialogue = Dialogue(call, host, False)
     recall(dialogue)
     call.state = dialogue
-    return await handler(call)
+    return handler(call)
 
 
 async def spend_first(call: Call, handler: Handler) -> Any:
@@ -58,7 +58,7 @@ def paused(call: Call, error: BaseException) -> Awaitable[InputRequired]:
             dialogue.close()
         if dialogue.broken is not None:
             raise dialogue.broken
-        if dialogue.suspended and _ends_a_run(error) and _was_ours(dialogue, error):
+        if dialogue.suspended and _was_ours(dialogue, error):
             dialogue.concluded = True
             return input_required(dialogue)
     task = task_of(call)
@@ -77,7 +77,7 @@ def _ends_a_run(error: BaseException) -> bool:
 def _was_ours(dialogue: Dialogue, error: BaseException) -> bool:
     """Whether a question, and nobody else, ended this run; takes its cancellation back."""
     if not isinstance(error, asyncio.CancelledError):
-        return True
+        return _ends_a_run(error)
     if not dialogue.cancelled:  # it was raised in the call's own task, and nowhere else
         return dialogue.call.run.cancelling() == 0  # type: ignore[no-any-return]
     task = task_of(dialogue.call)
@@ -177,7 +177,7 @@ async def rehearse(call: Call, host: Host, handler: Handler) -> Any:
                 return result
             _take_back(call)
         except (asyncio.CancelledError, Unwind, BaseExceptionGroup) as error:
-            if not dialogue.suspended or not _ends_a_run(error) or not _was_ours(dialogue, error):
+            if not dialogue.suspended or not _was_ours(dialogue, error):
                 raise
         if dialogue.steps is not None:
             await dialogue.steps.settled()

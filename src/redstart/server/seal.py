@@ -59,7 +59,7 @@ def found_keys(given: Sequence[str | bytes]) -> tuple[str, list[bytes]]:
     """
     in_list, in_file = KEY_VARIABLES
     if given:
-        return "Server(keys=…)", [key.encode() if isinstance(key, str) else key for key in given]
+        return "Server(keys=…)", [key.encode() if isinstance(key, str) else bytes(key) for key in given]
     if (listed := os.environ.get(in_list)) is not None:  # with commas
         parts = [key.strip() for key in listed.split(",")]
         keys = [key.encode(errors="surrogateescape") for key in parts if key]

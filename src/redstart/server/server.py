@@ -14,7 +14,7 @@ from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.registry import Cache, OnDuplicate, Registry, Visible
 from redstart.features.tools import Tool
 from redstart.protocol.modern import Modern
-from redstart.server.checked import check_seconds, check_whole, checked_keys
+from redstart.server.checked import check_flag, checked_keys, seconds, whole
 from redstart.server.gate import QUEUE, Gate
 from redstart.server.host import Host, Middleware, Next
 from redstart.server.inject import check_is_callable, injected
@@ -72,7 +72,7 @@ class Server(Running):
         lifespan: Lifespan | None = None,
         middleware: Sequence[Middleware] = (),
         auth: Authenticate | None = None,
-        keys: Sequence[str | bytes] = (),
+        keys: Sequence[str | bytes | bytearray | memoryview] | None = (),
         store: str | SharedState | None = None,
         ask_timeout: float = 600,
         single_use: bool = False,
@@ -87,14 +87,15 @@ class Server(Running):
         max_queue: int = QUEUE,
         max_result_bytes: int | None = None,
     ) -> None:
-        check_seconds("ask_timeout", ask_timeout)
-        check_seconds("timeout", timeout, optional=True, endless=True)
-        check_whole("threads", threads)
-        check_whole("processes", processes, optional=True)
-        check_whole("max_concurrency", max_concurrency, optional=True)
-        check_whole("max_queue", max_queue, 0)
-        check_whole("max_result_bytes", max_result_bytes, optional=True)
-        check_whole("page_size", page_size, optional=True)
+        ask_timeout = seconds("ask_timeout", ask_timeout)
+        timeout = seconds("timeout", timeout, optional=True, endless=True)
+        threads = whole("threads", threads)
+        processes = whole("processes", processes, optional=True)
+        max_concurrency = whole("max_concurrency", max_concurrency, optional=True)
+        max_queue = whole("max_queue", max_queue, 0)
+        max_result_bytes = whole("max_result_bytes", max_result_bytes, optional=True)
+        page_size = whole("page_size", page_size, optional=True)
+        check_flag("single_use", single_use)
         self.info = Implementation(
             name,
             version,

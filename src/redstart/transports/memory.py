@@ -6,6 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from redstart.features.errors import log
+from redstart.protocol.call import Call, Cancel, Refusal
+from redstart.server.checked import SettingsError
+from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
+
 if TYPE_CHECKING:
     from redstart.server.server import Server
 
@@ -50,10 +55,43 @@ class MemoryPeer:
             self._starting = asyncio.get_running_loop().create_task(self._start())
 
     async def _start(self) -> None:
-        await self._host.start()
+        refusal: ProtocolError | None = None
+        try:
+            await self._host.start()
+        except (Exception, asyncio.CancelledError) as error:
+            if self._is_cancelled():
+                raise
+            refusal = self._refusal(error)
+            self._starting = None  # what comes later tries again
         waiting, self._waiting = self._waiting, []
+        if refusal is not None:
+            self._refuse(waiting, refusal)
+            return
         for data in waiting:
             self._host.feed(self, data, self._principal)
+
+    def _is_cancelled(self) -> bool:
+        """Whether somebody ends this task; a lifespan may also be cancelled by itself."""
+        return self._starting is not None and self._starting.cancelling() > 0
+
+    def _refusal(self, error: BaseException) -> ProtocolError:
+        if isinstance(error, SettingsError):
+            log.error("the server did not start: %s", error)
+            reason = str(error)
+        else:
+            reason = self._host.server.errors.text(error, "the start of the server")
+        return ProtocolError(INTERNAL_ERROR, f"The server did not start: {reason}")
+
+    def _refuse(self, messages: list[bytes], refusal: ProtocolError) -> None:
+        """Answer a client whom nobody can serve."""
+        link = self._host.link()  # the peer's own must not remember a handshake that was refused
+        for event in (event for data in messages for event in link.receive(data)):
+            if isinstance(event, Call):
+                answer = link.fail(event, refusal)
+            else:
+                answer = event.data if isinstance(event, Refusal | Cancel) else None
+            if answer is not None:
+                self.channel.send(answer)
 
     async def close(self) -> None:
         """The client has gone."""
