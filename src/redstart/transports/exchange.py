@@ -20,6 +20,25 @@ if TYPE_CHECKING:
     from redstart.server.host import Host
 
 
+class _Ended:
+    """Where the messages of a call go that has been answered.
+
+    The task of a request knows its call by its context. If the call still knew the response, and so the task, each
+    request would leave a cycle behind, and the garbage collector would take a tenth of the time.
+    """
+
+    can_ask = False
+
+    def send(self, data: bytes) -> None:
+        """Too late."""
+
+    async def drain(self) -> None:
+        """Nothing is on its way."""
+
+
+ENDED = _Ended()
+
+
 class Exchange:
     """The channel of the calls of one POST."""
 
@@ -72,6 +91,8 @@ class Exchange:
             pass  # the server stops, and a thread was told to leave: there is no answer, but an end
         finally:
             caller.unwatch()
+            for call in calls:
+                call.channel = ENDED
         if data is None and call.batch is not None:
             data = call.batch.whole()  # a cancellation completed it
         if self._writer is None and data is not None and self._accepts.json and not self.gone:
