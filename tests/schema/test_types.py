@@ -578,3 +578,16 @@ def test_broken_json(raw: bytes) -> None:
     for annotation in (int, Spot):
         with pytest.raises(ShapeError):
             Shape.decode(compile_type(annotation), raw)
+
+
+class Grade(enum.IntEnum):
+    ONE = 1
+
+
+@pytest.mark.parametrize("kind", [float | Literal["a", 1], Literal[1, 2] | float | None, float | Grade])
+def test_an_integer_that_is_no_choice_is_a_number(kind: Any) -> None:
+    shape = compile_type(kind)
+    assert shape.decode(b"0") == 0.0
+    assert type(shape.decode(b"0")) is float
+    assert shape.decode(b"1") == 1
+    assert type(shape.decode(b"1")) is not float

@@ -11,7 +11,7 @@ import msgspec
 from redstart.schema.containers import Row, opened
 from redstart.schema.emit import Defs, Schema, any_of
 from redstart.schema.problems import Problem, join, missing, unknown, wrong_type, wrong_value
-from redstart.schema.scalars import ABSENT, INVALID, Node, Walk, faithful
+from redstart.schema.scalars import ABSENT, INVALID, Choice, Node, Scalar, Walk, faithful
 
 
 class Slot(msgspec.Struct):
@@ -142,6 +142,10 @@ class Either(Node):
         # msgspec 0.22 looks in the wrong place for the limits of a branch when another branch is a fixed tuple
         # or a TypedDict, and crashes; so a union with limits or fixed tuples goes to it only if the rest is null.
         risky = any(isinstance(branch, Row) or getattr(branch, "limits", None) for branch in branches)
+        # Nor does it think of float for an integer that is none of the integers of a Literal or an Enum.
+        keys = [key for branch in branches if isinstance(branch, Choice) for key, _ in branch.pairs]
+        floats = any(isinstance(branch, Scalar) and branch.native is float for branch in branches)
+        risky = risky or (floats and any(type(key) is int for key in keys))
         self.plain = not risky or len([branch for branch in branches if branch.rank > 0]) == 1
 
     @property
