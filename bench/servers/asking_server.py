@@ -8,7 +8,7 @@ server = Server("asking", version="1.0.0")
 
 
 @server.tool
-async def add(a: int, b: int, ctx: Context) -> int:
+async def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
 

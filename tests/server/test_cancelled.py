@@ -24,7 +24,7 @@ def leaves_nothing(before: dict[str, int], after: dict[str, int]) -> None:
     for name in ("tasks", "threads", "descriptors"):
         assert after[name] <= before[name], (before, after)
     assert after["objects"] - before["objects"] < CALLS // 2, (before, after)  # not even one object a call
-    assert after["resident"] - before["resident"] < 16 << 20, (before, after)
+    assert after["resident"] - before["resident"] < 8 << 20, (before, after)
 
 
 # ---------------------------------------------------------------- stdio
