@@ -6,8 +6,7 @@ import argparse
 import asyncio
 import sys
 
-from redstart.cli.target import TargetError, load
-from redstart.server.checked import SettingsError
+from redstart.cli.target import ready
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -17,11 +16,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 def act(arguments: argparse.Namespace) -> int:
     from redstart.testing.suite import problems
 
-    try:
-        server = load(arguments.target)
-        server.host.load_keys()
-    except (TargetError, SettingsError) as error:
-        sys.stderr.write(f"redstart: {error}\n")
+    server = ready(arguments.target)
+    if server is None:
         return 2
     found = asyncio.run(problems(server))
     for problem in found:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from redstart.cli.target import TargetError, load, not_started
-from redstart.server.checked import SettingsError
+from redstart.cli.target import not_started, ready
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -27,11 +26,8 @@ def act(arguments: argparse.Namespace) -> int:
         from redstart.transports.stdio import guard_stdout
 
         guard_stdout()
-    try:
-        server = load(arguments.target)
-        server.host.load_keys()
-    except (TargetError, SettingsError) as error:
-        sys.stderr.write(f"redstart: {error}\n")
+    server = ready(arguments.target)
+    if server is None:
         return 2
     try:
         if arguments.http:

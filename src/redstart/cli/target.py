@@ -162,6 +162,19 @@ def _run(load: Callable[[], R], what: str) -> R:
         raise TargetError(f"{what} could not be loaded{_where(error)}: {_shown(error)}\n{_advice(error)}") from None
 
 
+def ready(target: str) -> Server | None:
+    """What `target` names, with its keys read; None, and the reason on stderr, where it cannot be served."""
+    from redstart.server.checked import SettingsError
+
+    try:
+        server = load(target)
+        server.host.load_keys()
+    except (TargetError, SettingsError) as error:
+        sys.stderr.write(f"redstart: {error}\n")
+        return None
+    return server
+
+
 def not_started(name: str, error: Exception) -> str:
     """Why a server did not come up: for a person, and without what is secret in the lines of code."""
     return f"{name} did not start{_where(error)}: {_shown(error)}"
