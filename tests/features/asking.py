@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -206,6 +207,40 @@ def again(server: Server, result: dict[str, Any], responses: Any, **changes: Any
 def text(answer: dict[str, Any]) -> str:
     """The text of a tool's answer."""
     return answer["result"]["content"][0]["text"]  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------- side effects
+
+
+class Effect:
+    """A side effect that takes its time: it ends when the test says so."""
+
+    def __init__(self, *, ends: bool = False) -> None:
+        self.log: list[str] = []
+        self.begun = threading.Event()
+        self.may_end = threading.Event()
+        if ends:
+            self.may_end.set()
+
+    def blocking(self) -> int:
+        self.log.append("begin")
+        self.begun.set()
+        assert self.may_end.wait(10)
+        self.log.append("end")
+        return len(self.log)
+
+    async def awaiting(self) -> int:
+        self.log.append("begin")
+        self.begun.set()
+        while not self.may_end.is_set():
+            await asyncio.sleep(0)
+        self.log.append("end")
+        return len(self.log)
+
+
+async def begun(effect: Effect) -> None:
+    while not effect.begun.is_set():
+        await asyncio.sleep(0)
 
 
 # ---------------------------------------------------------------- servers that ask

@@ -11,9 +11,11 @@ from features.asking import (
     KEYS,
     MODERN,
     REVISIONS,
+    Effect,
     Player,
     accept,
     again,
+    begun,
     every,
     first_round,
     play_tool,
@@ -28,37 +30,6 @@ from redstart.server.seal import KeyRing
 from redstart.store.memory import MemoryState
 
 ADA = accept(answer="Ada")
-
-
-class Effect:
-    """A side effect that takes its time: it ends when the test says so."""
-
-    def __init__(self, *, ends: bool = False) -> None:
-        self.log: list[str] = []
-        self.begun = threading.Event()
-        self.may_end = threading.Event()
-        if ends:
-            self.may_end.set()
-
-    def blocking(self) -> int:
-        self.log.append("begin")
-        self.begun.set()
-        assert self.may_end.wait(10)
-        self.log.append("end")
-        return len(self.log)
-
-    async def awaiting(self) -> int:
-        self.log.append("begin")
-        self.begun.set()
-        while not self.may_end.is_set():
-            await asyncio.sleep(0)
-        self.log.append("end")
-        return len(self.log)
-
-
-async def begun(effect: Effect) -> None:
-    while not effect.begun.is_set():
-        await asyncio.sleep(0)
 
 
 @every

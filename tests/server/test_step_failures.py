@@ -12,9 +12,11 @@ from features.asking import (
     KEYS,
     MODERN,
     NOVEMBER,
+    Effect,
     Player,
     accept,
     again,
+    begun,
     every,
     first_round,
     play_tool,
@@ -26,7 +28,6 @@ from features.asking import (
 from redstart import Context, SyncContext, Tool
 from redstart.server import host as hosting
 from redstart.store.memory import MemoryState
-from server.test_step_edges import Effect, begun
 
 ADA = accept(answer="Ada")
 
