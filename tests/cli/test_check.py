@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +12,6 @@ from redstart import ProtocolError, Server
 from redstart.cli import main
 from redstart.testing.suite import problems
 from support import ROOT
-
-
-@pytest.fixture(autouse=True)
-def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What loading leaves behind in the interpreter is gone afterwards."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    known = set(sys.modules)
-    yield
-    for name in set(sys.modules) - known:
-        if not name.startswith("redstart."):
-            del sys.modules[name]
 
 
 @pytest.mark.requirement("13")

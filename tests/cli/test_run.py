@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +56,6 @@ server = Server("bad")
 @server.tool
 def f(*rest: int) -> int: return 1
 """
-
-
-@pytest.fixture(autouse=True)
-def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What loading leaves behind in the interpreter is gone afterwards."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    known = set(sys.modules)
-    yield
-    for name in set(sys.modules) - known:
-        if not name.startswith("redstart."):
-            del sys.modules[name]
 
 
 def write(path: Path, text: str) -> str:
