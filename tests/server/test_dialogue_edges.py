@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from features.asking import JUNE, MODERN, NOVEMBER, Player, accept, every, handshakes, play_tool, run, script, serve
-from redstart import Context, Server, SyncContext, current_context
+from redstart import Context, Server, SyncContext, ToolError, current_context
 from transports.support import Http, initialize, message
 
 ADA = accept(answer="Ada")
@@ -312,3 +313,30 @@ def test_a_client_that_takes_no_stream_is_told_that_it_cannot_be_asked(revision:
     result = run(server, play)
     assert result["isError"]
     assert "the client accepts no messages before the result. The question was: Name?" in result["content"][0]["text"]
+
+
+@every
+@pytest.mark.parametrize(
+    ("keys", "outcome"),
+    [
+        (["q1", None, None], ["q1", "q2", "q3"]),
+        (["q2", None, None], ["q2", "q1", "q3"]),
+        ([None, "q3", None, None], ["q1", "q3", "q2", "q4"]),
+        (["a", "a"], "two questions of one call have the key 'a'"),
+        ([None, None, "q2"], "two questions of one call have the key 'q2'"),
+    ],
+)
+def test_numbers_keep_out_of_the_way_of_keys(revision: str, keys: list[str | None], outcome: Any) -> None:
+    async def t(ctx: Context) -> list[str]:
+        try:
+            return [await ctx.ask(f"No. {number}?", key=key) for number, key in enumerate(keys)]
+        except ValueError as error:
+            raise ToolError(str(error)) from None
+
+    said, player = play_tool(serve(t), revision, lambda method, params: accept(answer=params["message"]))
+    if isinstance(outcome, str):
+        assert outcome in said
+    else:
+        assert json.loads(said) == [f"No. {number}?" for number in range(len(keys))]
+        if revision == MODERN:
+            assert [question["key"] for question in player.asked] == outcome

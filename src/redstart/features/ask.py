@@ -15,7 +15,7 @@ from zlib import crc32
 from msgspec import Raw, Struct
 
 from redstart.features.errors import ToolError, Unanswered
-from redstart.features.forms import Form, compile_form
+from redstart.features.forms import Form, worded
 from redstart.features.tools import missing_capability
 from redstart.protocol.call import Call
 from redstart.schema.problems import ShapeError
@@ -95,7 +95,7 @@ class Question(Struct):
 
     message: str
     key: str | None
-    params: bytes
+    params: Raw
     digest: int
     """A fingerprint of the whole question: a replay must ask the same one. It guards against mistakes only."""
     needs: Sequence[str]
@@ -115,13 +115,13 @@ class Question(Struct):
         """What the client's answer means, or a BadAnswer."""
         raise NotImplementedError
 
-    def reworded(self, message: str) -> bytes:
+    def reworded(self, message: str) -> Raw:
         """The params with these words, where they have any."""
         return self.params
 
     def worded(self) -> Raw:
         """The params; after a bad answer the message says what was wrong with it."""
-        return Raw(self.reworded(f"{self.message}\n\n{self.problem}") if self.problem else self.params)
+        return self.reworded(f"{self.message}\n\n{self.problem}") if self.problem else self.params
 
     def check(self, call: Call) -> None:
         """Refuse to ask a client what it did not declare."""
@@ -175,7 +175,7 @@ class FormQuestion(Question, kw_only=True):
         if type(modes) is not dict or type(modes.get("form") if modes else modes) is not dict:
             Question.check(self, call)
 
-    def reworded(self, message: str) -> bytes:
+    def reworded(self, message: str) -> Raw:
         return self.form.params(message, self.titled)[0]
 
     def read(self, result: Any) -> Any:
@@ -199,9 +199,8 @@ def form_question(call: Call, message: Any, schema: Any, key: str | None = None)
         if not isinstance(message, str):
             raise TypeError(f"the message of a question is text, not {message!r}")
         message = str.__str__(message)
-    form = compile_form(schema)
     titled = call.dialect.titled_choices
-    params, digest = form.params(message, titled)
+    form, params, digest = worded(message, schema, titled)
     return FormQuestion(message, key, params, digest, _FORM, form=form, titled=titled)
 
 
@@ -213,8 +212,8 @@ class UrlQuestion(Question, kw_only=True):
     kind = "elicit_url"
     method = "elicitation/create"
 
-    def reworded(self, message: str) -> bytes:
-        return encode({**self.place, "message": message})
+    def reworded(self, message: str) -> Raw:
+        return Raw(encode({**self.place, "message": message}))
 
     def read(self, result: Any) -> Any:
         answer = _action(result)
@@ -228,7 +227,7 @@ def url_question(call: Call, url: str, message: str, key: str | None = None) -> 
         place["elicitationId"] = secrets.token_urlsafe(16)
     elif not call.dialect.modern:
         raise ToolError(f"This client's protocol revision cannot send a user to a web page. It was asked: {message}")
-    params = encode({**place, "message": message})
+    params = Raw(encode({**place, "message": message}))
     digest = crc32(encode((url, message)))  # without the id of the elicitation, which is another one each time
     return UrlQuestion(message, key, params, digest, _URL, place=place)
 
@@ -242,17 +241,17 @@ class VisitQuestion(UrlQuestion, kw_only=True):
 def visit_question(call: Call, url: str, message: str) -> Question:
     """What `UrlElicitationRequired` asks for."""
     place = {"mode": "url", "url": url}
-    params = encode({**place, "message": message})
+    params = Raw(encode({**place, "message": message}))
     return VisitQuestion(message, "url", params, 0, _URL, name="url", place=place)
 
 
 def _action(result: Any) -> Declined | Cancelled | None:
     """A refusal, or None for an acceptance; an action that nobody knows is no answer."""
     action = result.get("action") if isinstance(result, dict) else None
-    if not isinstance(action, str):
-        raise BadAnswer('An answer is {"action": "accept" | "decline" | "cancel", "content": …}.')
     if action == "accept":
         return None
+    if not isinstance(action, str):
+        raise BadAnswer('An answer is {"action": "accept" | "decline" | "cancel", "content": …}.')
     return DECLINED if action == "decline" else CANCELLED
 
 

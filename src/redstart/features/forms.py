@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import msgspec
+from msgspec import Raw
 
 from redstart.features.choices import FormError, Option, options_of
 from redstart.features.fields import FORMATS, WORDS, Field, is_secret, read_fields, secret
@@ -75,7 +76,7 @@ class Format:
 class Form:
     """A compiled form: its schema for each kind of dialect, and the way from content to a value."""
 
-    __slots__ = ("_build", "_root", "_schemas", "_tails", "fields", "raw")
+    __slots__ = ("_build", "_root", "_schemas", "_tails", "exact", "fields", "raw")
 
     def __init__(
         self,
@@ -84,11 +85,14 @@ class Form:
         raw: Mapping[str, Any] | None = None,
         *,
         root: str = "",
+        exact: type | None = None,
     ) -> None:
         self.fields = fields
         self.raw = raw
         self._build = build
         self._root = root  # the field that all of the value is in, if it is one
+        self.exact = exact
+        """The type of values that need no reading: the one field is the answer."""
         self._schemas: dict[bool, dict[str, Any]] = {}
         self._tails: dict[bool, tuple[bytes, int]] = {}
 
@@ -99,7 +103,7 @@ class Form:
             made = self._schemas[titled] = self._render(titled)
         return made
 
-    def params(self, message: str, titled: bool) -> tuple[bytes, int]:
+    def params(self, message: str, titled: bool) -> tuple[Raw, int]:
         """The params of an elicitation with this form, and a fingerprint of them."""
         made = self._tails.get(titled)
         if made is None:
@@ -107,7 +111,7 @@ class Form:
             tail = b',"requestedSchema":%b%b' % (encode(self.schema(titled)), mode)
             made = self._tails[titled] = tail, crc32(tail)
         words = encode(message)
-        return b'{"message":' + words + made[0], crc32(words, made[1])
+        return Raw(b'{"message":' + words + made[0]), crc32(words, made[1])
 
     def _render(self, titled: bool) -> dict[str, Any]:
         properties = {field.name: field.wire if titled else field.older() for field in self.fields}
@@ -121,6 +125,9 @@ class Form:
 
     def read(self, content: dict[str, Any]) -> Any:
         """The value that a client's content stands for, or a ShapeError that names what is wrong with it."""
+        answer = content.get(ANSWER)
+        if type(answer) is self.exact:
+            return answer
         fields = read_fields(self.fields, content)
         try:
             return self._build(fields)
@@ -174,6 +181,21 @@ def compile_form(schema: Any) -> Form:
         if isinstance(error, FormError) or "unhashable" not in str(error):
             raise
         return _from_type.__wrapped__(schema)
+
+
+def worded(message: str, schema: Any, titled: bool) -> tuple[Form, Raw, int]:
+    """The form, and the params and the fingerprint of an elicitation with it."""
+    if isinstance(schema, type) and len(message) <= SAID_CHARS:
+        return _constant(message, schema, titled)
+    form = compile_form(schema)
+    return form, *form.params(message, titled)
+
+
+@lru_cache(256)
+def _constant(message: str, schema: type, titled: bool) -> tuple[Form, Raw, int]:
+    """The same, kept: most messages are constants."""
+    form = compile_form(schema)
+    return form, *form.params(message, titled)
 
 
 # ---------------------------------------------------------------- from choices
@@ -230,7 +252,7 @@ def _from_type(annotation: Any) -> Form:
             raise FormError(f"{_name(annotation)} has no named fields, so no form can be made of it")
         field = _field(ANSWER, document, document, _enum_of(target), required=True)
         if annotation in SCALARS:  # what the field has read is the answer
-            return Form([field], itemgetter(ANSWER))
+            return Form([field], itemgetter(ANSWER), exact=annotation)
         if field.nullable:
             return Form([field], lambda content: shape.convert(content.get(ANSWER)), root=ANSWER)
         return Form([field], lambda content: shape.convert(content[ANSWER]), root=ANSWER)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from zlib import crc32
 
+from msgspec import Raw
+
 from redstart.features.ask import BadAnswer, Question
 from redstart.features.results import block
 from redstart.protocol.call import Call
@@ -99,12 +101,12 @@ def sampling_question(
         needs.append("sampling.context")
     words = next((part.get("text", "") for part in _parts(said[-1]["content"])), "") if said else ""
     encoded = encode(params)
-    return SampleQuestion(words, key, encoded, crc32(encoded), needs)
+    return SampleQuestion(words, key, Raw(encoded), crc32(encoded), needs)
 
 
 def roots_question(key: str | None = None) -> Question:
     """A request for the client's roots."""
-    return RootsQuestion("the client's roots", key, b"{}", 0, ("roots",))
+    return RootsQuestion("the client's roots", key, Raw(b"{}"), 0, ("roots",))
 
 
 def _is_one(messages: Any) -> bool:

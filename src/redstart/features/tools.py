@@ -177,7 +177,7 @@ class Tools:
         self.items = registry.items
         self.errors = errors
 
-    async def call(self, call: Call) -> t.ToolResult:
+    def call(self, call: Call) -> Awaitable[t.ToolResult]:
         params: t.CallToolParams = call.params
         tool = self.items.get(params.name)
         if tool is None or (tool.sees is not None and not tool.sees(call)):
@@ -185,7 +185,7 @@ class Tools:
         raw = params.arguments
         if tool.header_rules and call.headers is not None and call.dialect.modern:
             check_headers(tool.header_rules, call, raw)
-        return await self._run(call, tool, None if raw is UNSET else raw, call.dialect)
+        return self._run(call, tool, None if raw is UNSET else raw, call.dialect)
 
     async def run(self, call: Call, name: str, raw: bytes) -> t.ToolResult:
         """The result of the tool `name`, on behalf of `call` but whole, whatever its revision; for other handlers."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import current_task
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,21 +66,22 @@ class Dialogue(Struct, eq=False):
     fresh: bool = True
     """Whether no earlier round is known, so nobody else can be in this dialogue."""
     answers: dict[str, Answered] = {}
+    unread: set[str] = set()
+    """Recorded answers that the handler has not met yet; until it has, it is repeating itself."""
+    once: str = ""
+    """The name of the state that this round has brought, if that is for one use and not used yet."""
     loose: Mapping[str, Any] = NOTHING
     """Answers that came without a state: they count for questions with a `key=` only."""
     steps: Steps | None = None
-    unread: set[str] = set()
-    """Recorded answers that the handler has not met yet; until it has, it is repeating itself."""
     concluded: bool = False
     broken: ProtocolError | None = None
     """Why this dialogue cannot go on, whatever its handler makes of it."""
-    once: str = ""
-    """The name of the state that this round has brought, if that is for one use and not used yet."""
-    waiting: dict[asyncio.Future[Any], Pending | None] = {}
+    waiting: dict[asyncio.Future[Any], Pending | None] | None = None
     """What somebody waits for, or has waited for, and the question at the client that it is the answer to."""
 
     # One run of the handler:
-    names: set[str] = set()
+    keys: Set[str] = frozenset()
+    """The names of the questions that have a key."""
     open: Sequence[Question] = ()
     suspended: bool = False
     cancelled: bool = False
@@ -88,12 +89,12 @@ class Dialogue(Struct, eq=False):
     thrown: bool = False
     """Whether the end of the run went through the handler's own frames, so that it must come out of them."""
     ordinal: int = 0
-    batch: list[tuple[Question, asyncio.Future[Any]]] = []
+    batch: list[tuple[Question, asyncio.Future[Any]]] | None = None
     """The questions of this turn of the loop."""
 
     def restart(self) -> None:
         """The handler runs from its first line."""
-        self.names, self.open, self.batch, self.call.uses = set(), (), [], None
+        self.keys, self.open, self.batch, self.call.uses = frozenset(), (), None, None
         if self.steps is not None:
             self.steps.names = set()
         self.suspended = self.cancelled = self.thrown = self.concluded = False
@@ -102,10 +103,19 @@ class Dialogue(Struct, eq=False):
 
     # ------------------------------------------------------------ asking
 
-    async def ask(self, question: Question) -> Any:
-        """The answer to `question`; in the modern era this may end the run of the handler instead."""
+    def meet(self, question: Question) -> Any:
+        """The answer to `question` where it is known at once, else None: then somebody has to `wait` for it."""
         question.check(self.call)
         self._identify(question)
+        return None if self.live or self.suspended or self.batch else self._answer_alone(question)
+
+    def wait(self, question: Question) -> Awaitable[Any]:
+        """The answer to a question that was just met; in the modern era this may end the run of the handler instead."""
+        if self.open and self.open[0] is question:
+            raise asyncio.CancelledError
+        return self._wait(question)
+
+    async def _wait(self, question: Question) -> Any:
         if self.live:
             self._refuse_where_none_can(question)
             with off_the_clock():
@@ -114,10 +124,6 @@ class Dialogue(Struct, eq=False):
         if self.suspended:
             await asyncio.sleep(0)  # a handler that swallows its end must not hold up the loop too
             raise Unwind if question.threaded else asyncio.CancelledError
-        if not self.batch:
-            answer = self._answer_alone(question)
-            if answer is not None:
-                return answer
         try:
             return await self._in_this_turn(question)
         except (asyncio.CancelledError, Unwind) as error:
@@ -126,7 +132,7 @@ class Dialogue(Struct, eq=False):
             raise
 
     def _answer_alone(self, question: Question) -> Any:
-        """The recorded answer to a question that no other one can join; where there is none the run ends here.
+        """The recorded answer to a question that no other one can join; where there is none the run is at its end.
 
         The handler's own task waits for this one. (A task beside it, as `gather` makes, may have company: then None.)
         """
@@ -144,33 +150,38 @@ class Dialogue(Struct, eq=False):
             self._refuse_where_none_can(question)
             self.open = [question]
             self.suspended = self.thrown = True
-            raise asyncio.CancelledError
         return answer
 
     def _in_this_turn(self, question: Question) -> asyncio.Future[Any]:
         """The answer to a question that others may join, in this turn of the loop."""
         self._refuse_where_none_can(question)
         loop = asyncio.get_running_loop()
-        if not self.batch:
+        if self.batch is None:
+            self.batch = []
             loop.call_soon(self._turn)
         future: asyncio.Future[Any] = loop.create_future()
-        self.waiting[future] = None
+        self._wait_for(future, None)
         self.batch.append((question, future))
         return future
+
+    def _wait_for(self, future: asyncio.Future[Any], pending: Pending | None) -> None:
+        if self.waiting is None:
+            self.waiting = {}
+        self.waiting[future] = pending
 
     def _identify(self, question: Question) -> None:
         """Give a question its name on the wire."""
         if question.key is None:
             self.ordinal += 1
             name = f"q{self.ordinal}"
-            while name in self.names:  # somebody's key
+            while name in self.keys:
                 self.ordinal += 1
                 name = f"q{self.ordinal}"
         else:
             name = self.key(question.key)
-            if name in self.names:
+            if name in self.keys or name in [f"q{number + 1}" for number in range(self.ordinal)]:
                 raise ValueError(f"two questions of one call have the key {name!r}; each needs its own")
-        self.names.add(name)
+            self.keys |= {name}
         question.name = name
 
     def key(self, key: Any) -> str:
@@ -199,6 +210,11 @@ class Dialogue(Struct, eq=False):
     def unsettled(self) -> bool:
         """Whether something is left to say or to stop when the handler has ended."""
         return bool(self.suspended or self.unread or self.waiting or self.broken)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something has to be waited for before a round can end."""
+        return self.steps is not None or bool(self.once)
 
     # ------------------------------------------------------------ handshake era
 
@@ -237,7 +253,7 @@ class Dialogue(Struct, eq=False):
         pending, data = asked
         future = asyncio.get_running_loop().create_future()
         pending.resolve = lambda outcome: None if future.done() else future.set_result(outcome)
-        self.waiting[future] = pending
+        self._wait_for(future, pending)
         try:
             call.channel.send(data)
             async with asyncio.timeout(self.host.server.ask_timeout):
@@ -246,7 +262,8 @@ class Dialogue(Struct, eq=False):
             return None
         finally:
             call.link.pending.pop(pending.id, None)
-            if self.waiting.pop(future, None) is not None and (not future.done() or future.cancelled()):
+            waited = self.waiting is not None and self.waiting.pop(future, None) is not None
+            if waited and (not future.done() or future.cancelled()):
                 self._withdraw(pending)
 
     def _withdraw(self, pending: Pending) -> None:
@@ -257,8 +274,8 @@ class Dialogue(Struct, eq=False):
 
     def _turn(self) -> None:
         """One turn of the loop after the first question of a round: deliver the round, or end the run."""
-        batch = [(question, future) for question, future in self.batch if not future.done()]
-        self.batch = []
+        batch = [(question, future) for question, future in self.batch or () if not future.done()]
+        self.batch = None
         try:
             outcomes = [(future, self._recall(question, self.answers.get(question.name))) for question, future in batch]
         except Exception as error:
@@ -315,7 +332,7 @@ class Dialogue(Struct, eq=False):
 
     def close(self) -> None:
         """Nobody waits for answers any more. What was asked is taken back now: a stream may be about to end."""
-        waiting, self.waiting = self.waiting, {}
+        waiting, self.waiting = self.waiting or {}, None
         for future, pending in waiting.items():
             if pending is not None and not future.done():
                 self._withdraw(pending)

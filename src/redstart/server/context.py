@@ -89,10 +89,19 @@ class Context(Facts[App]):
 
     # What asks is loaded by the first question: most servers never ask one.
 
-    def _put(self, question: Question) -> Awaitable[Any]:
+    def _meet(self, question: Question) -> Any:
+        """The answer that is known at once, or None."""
         question.threaded = self._threaded
         talk: Dialogue = self._call.state or self._host.rounds.dialogue_of(self._call, self._host)
-        return talk.ask(question)
+        return talk.meet(question)
+
+    async def _put(self, question: Question) -> Any:
+        answer = self._meet(question)
+        return await self._wait(question) if answer is None else answer
+
+    def _wait(self, question: Question) -> Awaitable[Any]:
+        """The answer to a question that `_meet` has no answer to."""
+        return dialogue(self).wait(question)
 
     def _form(self, message: str, schema: Any, key: str | None) -> Question:
         return self._host.rounds.form_question(self._call, message, schema, key)  # type: ignore[no-any-return]
@@ -116,7 +125,9 @@ class Context(Facts[App]):
         ...             return f"Hello, {name}!"
         ...     return "No name provided."
         """
-        return await self._put(self._form(message, schema, key))  # type: ignore[no-any-return]
+        question = self._form(message, schema, key)
+        answer: Answer[Any] = self._meet(question) or await self._wait(question)
+        return answer
 
     async def elicit_url(self, url: str, message: str, key: str | None = None) -> Answer[None]:
         """Send the user to a web page, for secrets and sign-in. `Accepted` means consent, not that it was done."""
@@ -132,17 +143,20 @@ class Context(Facts[App]):
     async def ask(self, message: str, schema: Any, key: str | None = None) -> Any: ...
     async def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
-        answer = await self._put(self._form(message, schema, key))
+        question = self._form(message, schema, key)
+        answer = self._meet(question) or await self._wait(question)
         return self._host.rounds.value_of(answer, message)
 
     async def confirm(self, message: str, key: str | None = None) -> bool:
         """Whether the user says yes; every other reaction is a no."""
-        answer = await self._put(self._form(message, bool, key))
+        question = self._form(message, bool, key)
+        answer = self._meet(question) or await self._wait(question)
         return getattr(answer, "data", False) is True
 
     async def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
         """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
-        answer = await self._put(self._form(message, choices, key))
+        question = self._form(message, choices, key)
+        answer = self._meet(question) or await self._wait(question)
         return self._host.rounds.value_of(answer, message)
 
     async def ask_all(self, **questions: str | tuple[str, Any]) -> dict[str, Any]:

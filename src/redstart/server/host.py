@@ -199,7 +199,11 @@ class Host:
                 else:
                     result = await self.server.dispatch(call)
             except (asyncio.CancelledError, Unwind, BaseExceptionGroup) as error:
-                result = await self.rounds.paused(call, error)
+                paused = self.rounds.paused(call, error)
+                if paused.busy:
+                    result = await self.rounds.settled(paused)
+                else:
+                    result = self.rounds.input_required(paused)
             except ProtocolError as error:
                 if error.code != URL_ELICITATION_REQUIRED:
                     raise

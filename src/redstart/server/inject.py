@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from msgspec import Struct
 
 from redstart.features.errors import RegistrationError, place
 from redstart.features.scopes import local_names
-from redstart.protocol.call import Call
 from redstart.schema.callables import Target, find_target
 from redstart.server.context import Context
 from redstart.server.kinds import is_async
 from redstart.server.sync_context import SyncContext
 
-if TYPE_CHECKING:
-    from redstart.server.host import Host
-
-Provider = Callable[[Call], Any]
 Made = dict[Callable[..., Any], Any]
 Form = Literal["value", "coroutine", "generator", "async generator"]
 
@@ -165,13 +160,9 @@ def _name(fn: Any) -> str:
     return getattr(fn, "__name__", repr(fn))
 
 
-def providers(fn: Callable[..., Any], wanted: dict[str, Any], host: Host) -> list[tuple[str, Provider]]:
-    """For each injected parameter of a handler without dependencies, what makes its value for one call."""
-    return [(name, _maker(_checked_context(fn, name, annotation), host)) for name, annotation in wanted.items()]
-
-
-def _maker(kind: type, host: Host) -> Provider:
-    return lambda call: kind(call, host)
+def contexts(fn: Callable[..., Any], wanted: dict[str, Any]) -> list[tuple[str, type]]:
+    """For each injected parameter of a handler without dependencies, the class of its context."""
+    return [(name, _checked_context(fn, name, annotation)) for name, annotation in wanted.items()]
 
 
 def has_dependencies(fn: Callable[..., Any], wanted: dict[str, Any]) -> bool:

@@ -20,7 +20,7 @@ from redstart.server import resolve
 from redstart.server.checked import check_seconds, check_whole
 from redstart.server.deadline import Deadline, current_deadline
 from redstart.server.gate import QUEUE, Gate, gated
-from redstart.server.inject import has_dependencies, plan, providers
+from redstart.server.inject import contexts, has_dependencies, plan
 from redstart.server.kinds import is_async, is_generator
 
 if TYPE_CHECKING:
@@ -140,7 +140,14 @@ def _check_options(fn: Callable[..., Any], executor: str | None, timeout: float 
 def _on_loop(work: Callable[..., Any], fn: Callable[..., Any], injected: dict[str, Any], host: Host) -> Invoke:
     if has_dependencies(fn, injected):
         return resolve.on_loop(work, plan(fn, injected, in_thread=False), host, awaits=True)
-    return _filled(lambda call, arguments: work(**arguments), fn, injected, host)
+    kinds = contexts(fn, injected)
+
+    def start(call: Call, arguments: dict[str, Any]) -> Awaitable[Any]:
+        for name, kind in kinds:
+            arguments[name] = kind(call, host)
+        return work(**arguments)  # type: ignore[no-any-return]
+
+    return start
 
 
 def _inline(work: Callable[..., Any], fn: Callable[..., Any], injected: dict[str, Any], host: Host) -> Invoke:
@@ -191,13 +198,13 @@ def _name_stuck(job: Job, name: str, lost: int) -> None:
 
 
 def _filled(invoke: Invoke, fn: Callable[..., Any], injected: dict[str, Any], host: Host) -> Invoke:
-    makers = providers(fn, injected, host)
-    if not makers:
+    kinds = contexts(fn, injected)
+    if not kinds:
         return invoke
 
     def fill(call: Call, arguments: dict[str, Any]) -> Awaitable[Any]:
-        for name, make in makers:
-            arguments[name] = make(call)
+        for name, kind in kinds:
+            arguments[name] = kind(call, host)
         return invoke(call, arguments)
 
     return fill

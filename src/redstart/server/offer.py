@@ -35,7 +35,8 @@ class Offer:
         self._host = server.host
         self._lifecycle = Lifecycle(server.info, instructions, server.modern)
         self._lifecycle.cache = cache or self._lifecycle.cache
-        self._middleware: list[Middleware] = []
+        self.middleware: list[Middleware] = []
+        """What may change a call before its handler sees it."""
         self._declared: set[str] = set()
         self._handlers: dict[str, Next] = {}
         self._lists: dict[str, Next] = {}
@@ -60,11 +61,6 @@ class Offer:
 
         server = self._server
         return Completions(server.prompts, server.templates, self.resources.matching, server.errors)
-
-    @property
-    def wrapped(self) -> bool:
-        """Whether there is middleware, which may change a call before its handler sees it."""
-        return bool(self._middleware)
 
     # ------------------------------------------------------------ offering
 
@@ -134,17 +130,17 @@ class Offer:
 
     def wrap(self, layers: Iterable[Middleware]) -> None:
         """Put further middleware around every request, innermost last."""
-        self._middleware += layers
+        self.middleware += layers
         self._recompose()
 
     def _recompose(self) -> None:
         inner: Next = self.answer
-        if self._middleware:
+        if self.middleware:
             # Without middleware `Host.answer` itself turns a question into a result.
             from redstart.server.rounds import answering
 
             inner = answering(inner, self._host)
-        self._server.dispatch = compose(self._middleware, inner)
+        self._server.dispatch = compose(self.middleware, inner)
 
     def answer(self, call: Call) -> Awaitable[Any]:
         """The handler's answer to one call."""

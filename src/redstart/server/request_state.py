@@ -12,6 +12,7 @@ from msgspec import UNSET, Raw, Struct
 from redstart.features.errors import log
 from redstart.features.principal import principal_key
 from redstart.protocol.call import Call
+from redstart.server.asking import NOTHING, Dialogue
 from redstart.server.seal import EXPIRED, USED, StateTooLarge, refused
 from redstart.server.steps import Kept, Steps
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode, encode
@@ -19,7 +20,6 @@ from redstart.wire.types import InputRequired, ReadResourceParams
 
 if TYPE_CHECKING:
     from redstart.features.ask import Question
-    from redstart.server.asking import Dialogue
     from redstart.server.host import Host
 
 SAID = 80
@@ -82,47 +82,40 @@ def binding(call: Call, server: str, params: Any) -> bytes:
 def _bound(dialogue: Dialogue) -> bytes:
     """The binding to what the client sent; middleware may have made something else of it."""
     call, server = dialogue.call, dialogue.host.server
-    params = call.method.decode(call.raw_params) if server.features.wrapped else call.params
+    params = call.method.decode(call.raw_params) if server.features.middleware else call.params
     return binding(call, server.info.name, params)
 
 
 # ---------------------------------------------------------------- in
 
 
-def recall(dialogue: Dialogue) -> None:
-    """Fill a dialogue with what the retry brought; whatever is wrong with it is refused before any handler runs."""
-    call, host = dialogue.call, dialogue.host
+def recall(call: Call, host: Host) -> Dialogue:
+    """The dialogue that a retry goes on with; whatever is wrong with what it brought is refused before any handler."""
     params = call.params
     responses = {} if params.input_responses is UNSET else params.input_responses
     if not isinstance(responses, dict):
         raise ProtocolError(INVALID_PARAMS, "inputResponses must be an object: the key of each question, its answer")
     if params.request_state is UNSET:
-        if not used_once(call, host):
-            dialogue.loose = responses
-        return
-    dialogue.bound = binding(call, host.server.info.name, params)
+        return Dialogue(call, host, False, loose=NOTHING if used_once(call, host) else responses)
+    bound = binding(call, host.server.info.name, params)
     try:
-        memory = _decode(host.keys.open(params.request_state, dialogue.bound))
+        memory = _decode(host.keys.open(params.request_state, bound))
     except msgspec.DecodeError:  # of another version of this library
         raise refused() from None
     if memory.expires <= time.time():
         raise refused(EXPIRED)
-    dialogue.once = memory.once
-    dialogue.id = memory.id
-    dialogue.rounds = memory.rounds
-    dialogue.fresh = False
+    answers = {record.asked.name: record for record in memory.answers} if memory.answers else {}
+    for asked in memory.open:
+        name = asked.name
+        if name in responses:
+            answers[name] = Answered(asked, responses[name])
+    dialogue = Dialogue(call, host, False, memory.id, bound, memory.rounds, False, answers, set(answers), memory.once)
+    if memory.open and memory.open[0].kind == "visit":  # the handler did not ask that itself
+        dialogue.unread.discard(memory.open[0].name)
     if memory.steps:
         dialogue.steps = Steps(dialogue)
         dialogue.steps.done = {key: Kept(raw, {}) for key, raw in memory.steps.items()}
-    answers = dialogue.answers
-    for record in memory.answers:
-        answers[record.asked.name] = record
-    for asked in memory.open:
-        if asked.name in responses:
-            answers[asked.name] = Answered(asked, responses[asked.name])
-    dialogue.unread = set(answers)
-    if memory.open and memory.open[0].kind == "visit":  # the handler did not ask that itself
-        dialogue.unread.discard(memory.open[0].name)
+    return dialogue
 
 
 async def spend(dialogue: Dialogue) -> None:
@@ -137,31 +130,44 @@ def used_once(call: Call, host: Host) -> bool:
     """Whether the states of this call are for one use: `Server(single_use=True)` or `@tool(single_use=True)`."""
     if host.server.single_use:
         return True
-    tool = host.server.tools.items.get(call.params.name) if call.method.name == "tools/call" else None
-    return getattr(tool, "single_use", False)
+    if call.method.name != "tools/call":
+        return False
+    tool = host.server.tools.items.get(call.params.name)
+    return tool is not None and tool.single_use
 
 
 # ---------------------------------------------------------------- out
 
 
-async def input_required(dialogue: Dialogue) -> InputRequired:
-    """The result that asks the open questions and carries what is known so far."""
-    call, host = dialogue.call, dialogue.host
-    server = host.server
-    steps = {} if dialogue.steps is None else await _kept(dialogue.steps, host)
+async def settled(dialogue: Dialogue) -> InputRequired:
+    """The same, once nothing is half done."""
+    steps = {} if dialogue.steps is None else await _kept(dialogue.steps, dialogue.host)
     if dialogue.once:
         await spend(dialogue)
+    return input_required(dialogue, steps)
+
+
+def input_required(dialogue: Dialogue, steps: dict[str, Raw] | None = None) -> InputRequired:
+    """The result that asks the open questions and carries what is known so far."""
+    call, host = dialogue.call, dialogue.host
     if not dialogue.fresh:
         dialogue.named()  # a round that comes twice goes on as one dialogue
-    once = secrets.token_urlsafe(12) if used_once(call, host) else ""
     opened: list[Any] = []
     requests: dict[str, Any] = {}
     for question in dialogue.open:
-        opened.append(asked(question))
+        opened.append((question.name, question.kind, question.message[:SAID], question.digest, question.alone))
         requests[question.name] = {"method": question.method, "params": question.worded()}
-    expires = time.time() + server.ask_timeout
-    rounds, answers = dialogue.rounds + 1, list(dialogue.answers.values())
-    payload = encode((dialogue.id, expires, once, rounds, opened, answers, steps))  # a Memory
+    payload = encode(  # a Memory
+        (
+            dialogue.id,
+            time.time() + host.server.ask_timeout,
+            secrets.token_urlsafe(12) if used_once(call, host) else "",
+            dialogue.rounds + 1,
+            opened,
+            list(dialogue.answers.values()),
+            steps or {},
+        )
+    )
     payload += _PADDING[len(payload) % 3]
     try:
         state = host.keys.seal(payload, dialogue.bound or _bound(dialogue))

@@ -15,7 +15,8 @@ from redstart.features.ask import value_of as value_of
 from redstart.features.errors import ToolError, Unanswered, Unwind, log
 from redstart.protocol.call import Call
 from redstart.server.asking import Dialogue, dialogue_of, question_record, task_of
-from redstart.server.request_state import input_required, recall, spend
+from redstart.server.request_state import input_required as input_required
+from redstart.server.request_state import recall, settled, spend
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 from redstart.wire.types import InputRequired, ToolResult
 
@@ -32,16 +33,9 @@ SWALLOWED = (
 def run_again(call: Call, host: Host, handler: Handler) -> Awaitable[Any]:
     """A call that does not simply run: a retry, a rehearsal, or a handshake call with stray parameters."""
     if call.dialect.modern:
-        return resume(call, host, handler)
+        call.state = recall(call, host)
+        return handler(call)
     return rehearse(call, host, handler) if host.force_replay else handler(call)
-
-
-def resume(call: Call, host: Host, handler: Handler) -> Awaitable[Any]:
-    """A request that came again with answers."""
-    dialogue = Dialogue(call, host, False)
-    recall(dialogue)
-    call.state = dialogue
-    return handler(call)
 
 
 async def spend_first(call: Call, handler: Handler) -> Any:
@@ -50,8 +44,8 @@ async def spend_first(call: Call, handler: Handler) -> Any:
     return await handler(call)
 
 
-def paused(call: Call, error: BaseException) -> Awaitable[InputRequired]:
-    """What a run ends as that `error` has ended: a result, if a question did it."""
+def paused(call: Call, error: BaseException) -> Dialogue:
+    """The dialogue whose question has ended a run with `error`; any other error is raised again."""
     dialogue: Dialogue | None = call.state
     if dialogue is not None:
         if dialogue.waiting:
@@ -60,7 +54,7 @@ def paused(call: Call, error: BaseException) -> Awaitable[InputRequired]:
             raise dialogue.broken
         if dialogue.suspended and _was_ours(dialogue, error):
             dialogue.concluded = True
-            return input_required(dialogue)
+            return dialogue
     task = task_of(call)
     if isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling():
         raise RuntimeError("something that the handler waited for was cancelled") from error  # and the client waits
@@ -106,7 +100,7 @@ async def concluded(call: Call, result: Any) -> Any:
             log.error("%s: %s", call.method.name, SWALLOWED)
             raise ProtocolError(INTERNAL_ERROR, SWALLOWED)
         # A branch of the handler failed in the very turn in which another one asked: the next run will tell.
-        return await input_required(dialogue)
+        return await settled(dialogue)
     if dialogue.unread:
         names = ", ".join(sorted(dialogue.unread))
         log.warning("%s: the handler no longer asked what it had asked before: %s", call.method.name, names)
@@ -120,7 +114,7 @@ def answering(dispatch: Handler, host: Host) -> Handler:
         try:
             result = await dispatch(call)
         except (asyncio.CancelledError, Unwind, BaseExceptionGroup) as error:
-            result = await paused(call, error)
+            result = await settled(paused(call, error))
         except UrlElicitationRequired as error:
             result = await must_visit(call, host, error)
         dialogue: Dialogue | None = call.state
@@ -150,7 +144,7 @@ async def must_visit(call: Call, host: Host, error: ProtocolError) -> Any:
         return _in_words(call, str(refusal))
     dialogue.open = [question]
     dialogue.concluded = True
-    return await input_required(dialogue)
+    return await settled(dialogue)
 
 
 def _in_words(call: Call, text: str) -> ToolResult:

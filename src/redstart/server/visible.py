@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from redstart.features.errors import RegistrationError, log, place
 from redstart.features.registry import Visible
 from redstart.protocol.call import Call
-from redstart.server.inject import injected, providers
+from redstart.server.inject import contexts, injected
 
 if TYPE_CHECKING:
     from redstart.server.host import Host
@@ -22,7 +22,7 @@ def seen_by(visible: Visible, host: Host) -> Callable[[Call], bool]:
         raise RegistrationError(f"{place(visible)}: visible= is a plain function of one parameter, the user")
     name, annotation = parameters[0].name, parameters[0].annotation
     wants_context = injected(annotation, parameters[0].default)
-    view = providers(visible, {name: annotation}, host)[0][1] if wants_context else _user
+    view = _viewer(visible, name, annotation, host) if wants_context else _user
 
     def sees(call: Call) -> bool:
         try:
@@ -32,6 +32,11 @@ def seen_by(visible: Visible, host: Host) -> Callable[[Call], bool]:
             return False
 
     return sees
+
+
+def _viewer(visible: Visible, name: str, annotation: Any, host: Host) -> Callable[[Call], Any]:
+    kind = contexts(visible, {name: annotation})[0][1]
+    return lambda call: kind(call, host)
 
 
 def _user(call: Call) -> Any:
