@@ -68,8 +68,9 @@ def asked(question: Question) -> Asked:
     return Asked(question.name, question.kind, question.message[:SAID], question.digest, question.alone)
 
 
-def binding(call: Call, server: str, params: Any) -> bytes:
+def binding(call: Call, host: Host, params: Any) -> bytes:
     """What a state is good for: this user, this server, this method, these parameters however they are ordered."""
+    server = host.server.info.name
     user = "" if call.principal is None else principal_key(call.principal)
     if type(params) is ReadResourceParams:
         return _sorted((server, call.method.name, user, params.uri))
@@ -77,13 +78,6 @@ def binding(call: Call, server: str, params: Any) -> bytes:
     if type(arguments) is Raw:
         arguments = decode(arguments)
     return _sorted((server, call.method.name, user, params.name, None if arguments is UNSET else arguments))
-
-
-def _bound(dialogue: Dialogue) -> bytes:
-    """The binding to what the client sent; middleware may have made something else of it."""
-    call, server = dialogue.call, dialogue.host.server
-    params = call.method.decode(call.raw_params) if server.features.middleware else call.params
-    return binding(call, server.info.name, params)
 
 
 # ---------------------------------------------------------------- in
@@ -97,7 +91,7 @@ def recall(call: Call, host: Host) -> Dialogue:
         raise ProtocolError(INVALID_PARAMS, "inputResponses must be an object: the key of each question, its answer")
     if params.request_state is UNSET:
         return Dialogue(call, host, False, loose=NOTHING if used_once(call, host) else responses)
-    bound = binding(call, host.server.info.name, params)
+    bound = binding(call, host, params)
     try:
         memory = _decode(host.keys.open(params.request_state, bound))
     except msgspec.DecodeError:  # of another version of this library
@@ -169,8 +163,12 @@ def input_required(dialogue: Dialogue, steps: dict[str, Raw] | None = None) -> I
         )
     )
     payload += _PADDING[len(payload) % 3]
+    bound = dialogue.bound
+    if not bound:  # to what the client sent; middleware may have made something else of it
+        sent = call.method.decode(call.raw_params) if host.server.features.middleware else call.params
+        bound = binding(call, host, sent)
     try:
-        state = host.keys.seal(payload, dialogue.bound or _bound(dialogue))
+        state = host.keys.seal(payload, bound)
     except StateTooLarge as error:
         log.error("%s: %s", call.method.name, error)
         raise ProtocolError(INTERNAL_ERROR, str(error)) from None
