@@ -19,12 +19,20 @@ SERVER = str(Path(__file__).parent / "cancelled_server.py")
 CALLS = 2000
 ROUNDS = 3
 
+pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="there is no /proc to measure memory by")
+
+
+@pytest.fixture(autouse=True)
+def memory_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers free what they no longer hold: arenas of Python's own come and go by the megabyte."""
+    monkeypatch.setenv("PYTHONMALLOC", "malloc")
+
 
 def leaves_nothing(before: dict[str, int], after: dict[str, int]) -> None:
     for name in ("tasks", "threads", "descriptors"):
         assert after[name] <= before[name], (before, after)
     assert after["objects"] - before["objects"] < CALLS // 2, (before, after)  # not even one object a call
-    assert after["resident"] - before["resident"] < 8 << 20, (before, after)
+    assert after["resident"] - before["resident"] < 2 << 20, (before, after)  # less than half a KiB a call
 
 
 # ---------------------------------------------------------------- stdio

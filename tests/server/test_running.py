@@ -124,7 +124,7 @@ def test_run_async_on_given_streams_beside_other_work() -> None:
 def test_cancelling_stdio_stops_it_and_closes_nothing_of_the_callers() -> None:
     async def test() -> None:
         source, feed = os.pipe()
-        before = len(os.listdir("/proc/self/fd"))
+        before = len(os.listdir("/dev/fd"))
         with os.fdopen(source, "rb", buffering=0) as file, os.fdopen(feed, "wb", buffering=0) as into:
             server, out = echoing(), Answers()
             serving = asyncio.create_task(server.run_async(stdin=file, stdout=out))
@@ -136,7 +136,7 @@ def test_cancelling_stdio_stops_it_and_closes_nothing_of_the_callers() -> None:
             await asyncio.sleep(0)  # a transport closes its pipe in the next turn
             into.write(said("two"))
             assert json.loads(os.read(file.fileno(), 65536))["id"] == 1
-            assert len(os.listdir("/proc/self/fd")) == before
+            assert len(os.listdir("/dev/fd")) == before
             assert not server.host.started
             assert not server.host.hub.peers
 

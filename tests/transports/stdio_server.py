@@ -57,12 +57,6 @@ async def large(size: int) -> str:
 
 
 @server.tool
-async def memory() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-@server.tool
 async def add_tool() -> str:
     async def late() -> str:
         return "late"
