@@ -135,9 +135,10 @@ def test_other_numbers_that_are_wrong(options: dict[str, Any], error: type[Excep
         ({"concurrency": "2"}, "concurrency of work must be a whole number of at least 1"),
         ({"concurrency": 0}, "concurrency of work must be a whole number of at least 1"),
         ({"max_result_bytes": 0}, "max_result_bytes of work must be a whole number of at least 1"),
+        ({"single_use": "no"}, "single_use of work must be True or False, not 'no'"),
     ],
 )
-def test_numbers_of_a_tool(options: dict[str, Any], words: str) -> None:
+def test_settings_of_a_tool(options: dict[str, Any], words: str) -> None:
     server = Server("wrong")
 
     def work() -> None: ...
@@ -147,6 +148,29 @@ def test_numbers_of_a_tool(options: dict[str, Any], words: str) -> None:
     assert words in str(caught.value)
     assert __file__ in str(caught.value)
     assert not list(server.tools)
+
+
+def test_a_tool_takes_the_numbers_that_a_server_takes() -> None:
+    server = Server("fine")
+    three: Any = Whole(3)
+    short: Any = Decimal("0.01")
+
+    @server.tool(timeout=short, concurrency=three, max_result_bytes=three)
+    async def work() -> str:
+        return "four"
+
+    limit = server.tools.items["work"].result_limit
+    assert (limit, type(limit)) == (3, int)
+
+    @server.tool(timeout=short)
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> str:
+        async with Client(server) as client:
+            return (await client.call_tool("forever")).text
+
+    assert "limit of 0.01 s" in asyncio.run(main())
 
 
 # ---------------------------------------------------------------- keys

@@ -20,20 +20,36 @@ class SettingsError(ValueError):
         self.advice = advice
 
 
-def seconds(what: str, value: Any, *, optional: bool = False, endless: bool = False) -> Any:
+Failure = type[Exception] | None
+"""What is raised in place of a TypeError or ValueError."""
+
+
+def seconds(what: str, value: Any, *, optional: bool = False, endless: bool = False, error: Failure = None) -> Any:
     """A time span as an int or a float, whichever kind of real number it is given as."""
+    if value is None and optional:
+        return None
+    text = f"{what} must be a number of seconds above 0{', or None' if optional else ''}, not {value!r:.50}"
     try:
         number = _number(value)
     except (ValueError, OverflowError):
-        raise ValueError(_needs_seconds(what, value, optional)) from None
-    check_seconds(what, number, optional=optional, endless=endless)
+        raise (error or ValueError)(text) from None
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise (error or TypeError)(text)
+    if not number > 0 or (number > sys.float_info.max and not (endless and number == math.inf)):
+        raise (error or ValueError)(text)
     return number
 
 
-def whole(what: str, value: Any, least: int = 1, *, optional: bool = False) -> Any:
+def whole(what: str, value: Any, least: int = 1, *, optional: bool = False, error: Failure = None) -> Any:
     """A whole number as an int, also if it is given as one of numpy's."""
+    if value is None and optional:
+        return None
+    text = f"{what} must be a whole number of at least {least}{', or None' if optional else ''}, not {value!r:.50}"
     number = _number(value) if hasattr(type(value), "__index__") else value
-    check_whole(what, number, least, optional=optional)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise (error or TypeError)(text)
+    if number < least:
+        raise (error or ValueError)(text)
     return number
 
 
@@ -48,40 +64,10 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _needs_seconds(what: str, value: Any, optional: bool) -> str:
-    return f"{what} must be a number of seconds above 0{', or None' if optional else ''}, not {value!r:.50}"
-
-
-def check_seconds(
-    what: str, value: Any, *, optional: bool = False, endless: bool = False, error: type[Exception] | None = None
-) -> None:
-    """Refuse what is no time span; `error` is raised instead of a TypeError or ValueError."""
-    if value is None and optional:
-        return
-    text = _needs_seconds(what, value, optional)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise (error or TypeError)(text)
-    if not value > 0 or (value > sys.float_info.max and not (endless and value == math.inf)):
-        raise (error or ValueError)(text)
-
-
-def check_whole(
-    what: str, value: Any, least: int = 1, *, optional: bool = False, error: type[Exception] | None = None
-) -> None:
-    """Refuse what is no whole number of at least `least`."""
-    if value is None and optional:
-        return
-    text = f"{what} must be a whole number of at least {least}{', or None' if optional else ''}, not {value!r:.50}"
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise (error or TypeError)(text)
-    if value < least:
-        raise (error or ValueError)(text)
-
-
-def check_flag(what: str, value: Any) -> None:
+def check_flag(what: str, value: Any, error: Failure = None) -> None:
     """Refuse what is neither True nor False: a text such as "no" would count as yes."""
     if not isinstance(value, bool):
-        raise TypeError(f"{what} must be True or False, not {value!r:.50}")
+        raise (error or TypeError)(f"{what} must be True or False, not {value!r:.50}")
 
 
 def checked_keys(keys: Any) -> list[str | bytes]:

@@ -17,7 +17,7 @@ from redstart.features.solutions import Cut
 from redstart.features.tools import Tool
 from redstart.protocol.call import Call
 from redstart.server import resolve
-from redstart.server.checked import check_seconds, check_whole
+from redstart.server.checked import check_flag, seconds, whole
 from redstart.server.deadline import Deadline, current_deadline
 from redstart.server.gate import QUEUE, Gate, gated
 from redstart.server.inject import contexts, has_dependencies, plan
@@ -50,16 +50,20 @@ def equip(thing: Tool | Prompt | Resource, host: Host, limits: Limits) -> None:
     """Give `thing` the function that runs its handler."""
     assert thing.handler is not None
     fn: Callable[..., Any] = thing.handler
-    timeout = limits.timeout if thing.timeout is None else thing.timeout
+    timeout = limits.timeout
+    if thing.timeout is not None:
+        timeout = seconds(_setting("timeout", thing, fn), thing.timeout, endless=True, error=RegistrationError)
     if timeout == math.inf or (thing.timeout is None and thing.executor == "inline" and not is_async(fn)):
         timeout = None
     if not isinstance(thing, Tool):
         thing.invoke = compose_invoke(fn, thing.injected, host, executor=thing.executor, timeout=timeout)
         return
-    what = f"of {thing.name}"
-    check_whole(f"{place(fn)}: concurrency {what}", thing.concurrency, optional=True, error=RegistrationError)
-    check_whole(f"{place(fn)}: max_result_bytes {what}", thing.max_result_bytes, optional=True, error=RegistrationError)
-    gates = [] if thing.concurrency is None else [Gate(f"The tool {thing.name}", thing.concurrency, limits.max_queue)]
+    check_flag(_setting("single_use", thing, fn), thing.single_use, RegistrationError)
+    room, most = (
+        whole(_setting(name, thing, fn), getattr(thing, name), optional=True, error=RegistrationError)
+        for name in ("concurrency", "max_result_bytes")
+    )
+    gates = [] if room is None else [Gate(f"The tool {thing.name}", room, limits.max_queue)]
     if limits.room is not None:
         gates.append(limits.room)
     thing.invoke = compose_invoke(
@@ -74,7 +78,11 @@ def equip(thing: Tool | Prompt | Resource, host: Host, limits: Limits) -> None:
     )
     plainly = is_async(fn) and not is_generator(fn) and not thing.injected and thing.executor != "process"
     thing.plain = fn if plainly and timeout is None and not gates else None
-    thing.result_limit = limits.max_result_bytes if thing.max_result_bytes is None else thing.max_result_bytes
+    thing.result_limit = limits.max_result_bytes if most is None else most
+
+
+def _setting(name: str, thing: Tool | Prompt | Resource, fn: Callable[..., Any]) -> str:
+    return f"{place(fn)}: {name} of {thing.name}"
 
 
 def compose_invoke(
@@ -134,7 +142,6 @@ def _check_options(fn: Callable[..., Any], executor: str | None, timeout: float 
         raise RegistrationError(
             f"{place(fn)}: {name} runs inline, where nothing can stop it; leave out timeout= or inline"
         )
-    check_seconds(f"{place(fn)}: timeout of {name}", timeout, optional=True, error=RegistrationError)
 
 
 def _on_loop(work: Callable[..., Any], fn: Callable[..., Any], injected: dict[str, Any], host: Host) -> Invoke:
