@@ -275,3 +275,34 @@ def test_a_completion_may_have_steps(revision: str) -> None:
         return answer["result"]["completion"]["values"]
 
     assert run(server, play) == ["Ada"]
+
+
+@each_mode
+def test_middleware_that_tries_again_repeats_neither_keyed_questions_nor_steps(revision: str, replay: bool) -> None:
+    done: list[str] = []
+
+    async def book(ctx: Context) -> str:
+        await ctx.step("charge", lambda: done.append("charged"))
+        return await ctx.ask("Seat?", key="seat")
+
+    async def t(ctx: Context) -> str:
+        await ctx.step("reserve", lambda: done.append("reserved"))
+        name = await ctx.ask("Name?", key="name")
+        booked = await ctx.call_tool("book")
+        done.append("run")
+        if done.count("run") == 1:
+            raise ToolError("try again")
+        return f"{name} sits at {booked.content[0].text}"
+
+    server = serve(book, t)
+    server.host.force_replay = replay
+
+    @server.add_middleware
+    async def persistent(call: Any, next: Any) -> Any:
+        result = await next(call)
+        return await next(call) if getattr(result, "is_error", False) else result
+
+    said, player = play_tool(server, revision, lambda method, params: accept(answer=params["message"]))
+    assert said == "Name? sits at Seat?"
+    assert [question["params"]["message"] for question in player.asked] == ["Name?", "Seat?"]
+    assert done == ["reserved", "charged", "run", "run"]

@@ -74,6 +74,8 @@ class Dialogue(Struct, eq=False):
     """Answers that came without a state: they count for questions with a `key=` only."""
     steps: Steps | None = None
     concluded: bool = False
+    entered: bool = False
+    """Whether middleware has let the handler run before."""
     broken: ProtocolError | None = None
     """Why this dialogue cannot go on, whatever its handler makes of it."""
     waiting: dict[asyncio.Future[Any], Pending | None] | None = None
@@ -92,11 +94,16 @@ class Dialogue(Struct, eq=False):
     batch: list[tuple[Question, asyncio.Future[Any]]] | None = None
     """The questions of this turn of the loop."""
 
-    def restart(self) -> None:
-        """The handler runs from its first line."""
-        self.keys, self.open, self.batch, self.call.uses = frozenset(), (), None, None
+    def repeat(self) -> None:
+        """Middleware lets the handler run once more, in the same round: its keys stand for the same questions."""
+        self.keys, self.call.uses = frozenset(), None
         if self.steps is not None:
             self.steps.names = set()
+
+    def restart(self) -> None:
+        """The handler runs from its first line."""
+        self.repeat()
+        self.open, self.batch = (), None
         self.suspended = self.cancelled = self.thrown = self.concluded = False
         self.ordinal = 0
         self.unread = set(self.answers)
@@ -219,9 +226,14 @@ class Dialogue(Struct, eq=False):
     # ------------------------------------------------------------ handshake era
 
     async def _ask_now(self, question: Question) -> Any:
+        record = self.answers.get(question.name) if self.entered else None
+        if record is not None and record.asked.digest == question.digest:
+            return question.read(record.result)
         result = await self.fetch(question)
         if isinstance(result, Unanswered):
             raise result
+        if question.key is not None:  # a handler that middleware lets run once more may ask it again
+            self.answers[question.name] = question_record(question, result)
         return question.read(result)
 
     async def fetch(self, question: Question) -> Any:

@@ -111,12 +111,17 @@ def answering(dispatch: Handler, host: Host) -> Handler:
     """The handlers as middleware sees them: a question ends a call as a result, not as a cancellation."""
 
     async def answer(call: Call) -> Any:
+        if call.state is not None and call.state.entered:
+            call.state.repeat()
         try:
             result = await dispatch(call)
         except (asyncio.CancelledError, Unwind, BaseExceptionGroup) as error:
             result = await settled(paused(call, error))
         except UrlElicitationRequired as error:
             result = await must_visit(call, host, error)
+        finally:
+            if call.state is not None:
+                call.state.entered = True
         dialogue: Dialogue | None = call.state
         if dialogue is None or dialogue.concluded or not (dialogue.suspended or dialogue.broken):
             return result  # middleware itself may go on to ask
