@@ -15,7 +15,7 @@ from zlib import crc32
 from msgspec import Raw, Struct
 
 from redstart.features.errors import ToolError, Unanswered
-from redstart.features.forms import Form, worded
+from redstart.features.forms import Form, elicitation
 from redstart.features.tools import missing_capability
 from redstart.protocol.call import Call
 from redstart.schema.problems import ShapeError
@@ -200,7 +200,7 @@ def form_question(call: Call, message: Any, schema: Any, key: str | None = None)
             raise TypeError(f"the message of a question is text, not {message!r}")
         message = str.__str__(message)
     titled = call.dialect.titled_choices
-    form, params, digest = worded(message, schema, titled)
+    form, params, digest = elicitation(message, schema, titled)
     return FormQuestion(message, key, params, digest, _FORM, form=form, titled=titled)
 
 

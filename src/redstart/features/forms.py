@@ -183,19 +183,18 @@ def compile_form(schema: Any) -> Form:
         return _from_type.__wrapped__(schema)
 
 
-def worded(message: str, schema: Any, titled: bool) -> tuple[Form, Raw, int]:
-    """The form, and the params and the fingerprint of an elicitation with it."""
-    if isinstance(schema, type) and len(message) <= SAID_CHARS:
-        return _constant(message, schema, titled)
+def elicitation(message: str, schema: Any, titled: bool) -> tuple[Form, Raw, int]:
+    """A form, and the params and the fingerprint of an elicitation with it."""
+    constant = isinstance(schema, type) and len(message) <= SAID_CHARS  # as nearly always
+    return (_kept if constant else _elicitation)(message, schema, titled)
+
+
+def _elicitation(message: str, schema: Any, titled: bool) -> tuple[Form, Raw, int]:
     form = compile_form(schema)
     return form, *form.params(message, titled)
 
 
-@lru_cache(256)
-def _constant(message: str, schema: type, titled: bool) -> tuple[Form, Raw, int]:
-    """The same, kept: most messages are constants."""
-    form = compile_form(schema)
-    return form, *form.params(message, titled)
+_kept = lru_cache(256)(_elicitation)
 
 
 # ---------------------------------------------------------------- from choices

@@ -97,11 +97,7 @@ class Context(Facts[App]):
 
     async def _put(self, question: Question) -> Any:
         answer = self._meet(question)
-        return await self._wait(question) if answer is None else answer
-
-    def _wait(self, question: Question) -> Awaitable[Any]:
-        """The answer to a question that `_meet` has no answer to."""
-        return dialogue(self).wait(question)
+        return await dialogue(self).wait(question) if answer is None else answer
 
     def _form(self, message: str, schema: Any, key: str | None) -> Question:
         return self._host.rounds.form_question(self._call, message, schema, key)  # type: ignore[no-any-return]
@@ -126,7 +122,7 @@ class Context(Facts[App]):
         ...     return "No name provided."
         """
         question = self._form(message, schema, key)
-        answer: Answer[Any] = self._meet(question) or await self._wait(question)
+        answer: Answer[Any] = self._meet(question) or await dialogue(self).wait(question)
         return answer
 
     async def elicit_url(self, url: str, message: str, key: str | None = None) -> Answer[None]:
@@ -144,19 +140,19 @@ class Context(Facts[App]):
     async def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
         question = self._form(message, schema, key)
-        answer = self._meet(question) or await self._wait(question)
+        answer = self._meet(question) or await dialogue(self).wait(question)
         return self._host.rounds.value_of(answer, message)
 
     async def confirm(self, message: str, key: str | None = None) -> bool:
         """Whether the user says yes; every other reaction is a no."""
         question = self._form(message, bool, key)
-        answer = self._meet(question) or await self._wait(question)
+        answer = self._meet(question) or await dialogue(self).wait(question)
         return getattr(answer, "data", False) is True
 
     async def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
         """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
         question = self._form(message, choices, key)
-        answer = self._meet(question) or await self._wait(question)
+        answer = self._meet(question) or await dialogue(self).wait(question)
         return self._host.rounds.value_of(answer, message)
 
     async def ask_all(self, **questions: str | tuple[str, Any]) -> dict[str, Any]:

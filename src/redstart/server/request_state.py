@@ -103,7 +103,18 @@ def recall(call: Call, host: Host) -> Dialogue:
         name = asked.name
         if name in responses:
             answers[name] = Answered(asked, responses[name])
-    dialogue = Dialogue(call, host, False, memory.id, bound, memory.rounds, False, answers, set(answers), memory.once)
+    dialogue = Dialogue(
+        call,
+        host,
+        live=False,
+        fresh=False,
+        id=memory.id,
+        bound=bound,
+        rounds=memory.rounds,
+        answers=answers,
+        unread=set(answers),
+        once=memory.once,
+    )
     if memory.open and memory.open[0].kind == "visit":  # the handler did not ask that itself
         dialogue.unread.discard(memory.open[0].name)
     if memory.steps:
@@ -149,7 +160,7 @@ def input_required(dialogue: Dialogue, steps: dict[str, Raw] | None = None) -> I
     opened: list[Any] = []
     requests: dict[str, Any] = {}
     for question in dialogue.open:
-        opened.append((question.name, question.kind, question.message[:SAID], question.digest, question.alone))
+        opened.append(asked(question))
         requests[question.name] = {"method": question.method, "params": question.worded()}
     payload = encode(  # a Memory
         (
