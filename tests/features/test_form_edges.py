@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime
 import enum
 import json
 import uuid
 from collections import UserDict
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -21,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from redstart import Choice, Choices, Format
+from redstart import Ask, Choice, Choices, Client, Context, Format, Server
 from redstart.features.fields import FormError
 from redstart.features.forms import compile_form
 from redstart.schema.problems import ShapeError
@@ -643,3 +645,31 @@ class OwnModel(pydantic.BaseModel):
 def test_a_secret_is_not_asked_for_in_a_form(schema: Any, name: str) -> None:
     with pytest.raises(FormError, match=rf'the field "{name}" is a secret.*ctx\.elicit_url'):
         compile_form(schema)
+
+
+@pytest.mark.parametrize("asks", ["ask", "elicit", "choose", "Ask"])
+def test_a_text_in_place_of_a_schema_is_never_run(asks: str, tmp_path: Path) -> None:
+    """It may be an argument of the tool, which anybody can write."""
+
+    async def pick(choices: str, ctx: Context) -> str:
+        return repr(await getattr(ctx, asks)("Which?", choices))
+
+    async def yields(choices: str) -> AsyncIterator[Any]:
+        yield repr((yield Ask("Which?", choices)))
+
+    server = Server("text")
+    server.tool(name="pick")(yields if asks == "Ask" else pick)
+    mark = tmp_path / "ran"
+
+    async def main() -> None:
+        async with Client(server, on_elicit=lambda request: {"answer": "x"}) as client:
+            choices = f"__import__('pathlib').Path({str(mark)!r}).touch() or str"
+            assert (await client.call_tool("pick", {"choices": choices})).is_error
+
+    asyncio.run(main())
+    assert not mark.exists()
+
+
+def test_a_text_is_no_form() -> None:
+    with pytest.raises(FormError, match="a form is a type, a list of choices or a JSON Schema, not the text 'a,b'"):
+        compile_form("a,b")

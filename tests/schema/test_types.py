@@ -300,7 +300,6 @@ TABLE: list[tuple[Any, Any, list[tuple[Any, Any]], list[Any]]] = [
         [({"item": 1}, Holder(1))],
         [{"item": "x"}],
     ),
-    ("list[int]", array(INT), [([1], [1])], [["x"]]),
     (
         Annotated[int, msgspec.Meta(ge=1, lt=9)],
         {"type": "integer", "minimum": 1, "exclusiveMaximum": 9},
@@ -591,3 +590,11 @@ def test_an_integer_that_is_no_choice_is_a_number(kind: Any) -> None:
     assert type(shape.decode(b"0")) is float
     assert shape.decode(b"1") == 1
     assert type(shape.decode(b"1")) is not float
+
+
+def test_a_text_means_something_only_in_the_code_that_it_stands_in() -> None:
+    assert compile_type("list[int]", globalns=globals()).schema() == array(INT)
+    for text in ("list[int]", "__import__('os')"):
+        for annotation in (text, list[text], dict[str, text], Annotated[text, "note"]):  # type: ignore[valid-type]
+            with pytest.raises(UnsupportedType, match="is a text, where a type is needed"):
+                compile_type(annotation)

@@ -355,3 +355,46 @@ def test_elicit_only_where_it_is_declared(era: str) -> None:
     assert seen == [None, None]
     call(Declared(), era, "factorial", {"n": 3}, **answering)
     assert callable(seen[2])
+
+
+class Deleting:
+    """A provider whose `tool_call` asks for consent before the method may run."""
+
+    def tools(self) -> list[str]:
+        return ["delete"]
+
+    def delete(self, name: str) -> str:
+        return f"deleted {name}"
+
+    def tool_call(self, name: str, arguments: dict[str, Any], elicit: Callable[..., Any]) -> Any:
+        return NotImplemented if elicit("Really?", bool) == Accepted(True) else "kept"
+
+
+class DeletingDeclared(Deleting):
+    def capabilities(self) -> list[str]:
+        return ["elicitation"]
+
+
+@pytest.mark.parametrize("provider", [Deleting(), DeletingDeclared()])
+def test_nothing_is_done_without_the_consent_that_tool_call_asks_for(era: str, provider: Any) -> None:
+    arguments = {"name": "x"}
+    assert call(provider, era, "delete", arguments, on_elicit=lambda request: {"answer": True}).text == "deleted x"
+    assert call(provider, era, "delete", arguments, on_elicit=lambda request: "decline").text == "kept"
+
+    async def unasked(c: Client) -> str:
+        try:
+            return (await c.call_tool("delete", arguments)).text
+        except RequestError as error:
+            return str(error)
+
+    assert "elicitation" in use(provider, era, unasked)
+
+
+def test_a_provider_that_takes_elicit_and_says_it_has_none(era: str, caplog: pytest.LogCaptureFixture) -> None:
+    class Contradicting(Deleting):
+        def capabilities(self) -> list[str]:
+            return []
+
+    assert call(Contradicting(), era, "delete", {"name": "x"}).text == "deleted x"
+    assert "tool_call takes elicit, but capabilities() do not name elicitation" in caplog.text
+    assert "test_providers.py:" in caplog.text

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, ForwardRef, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -175,6 +175,8 @@ def compile_form(schema: Any) -> Form:
         return _from_raw(encoded)
     if isinstance(schema, list | tuple | range):
         return _from_choices(list(schema))
+    if isinstance(schema, str | bytes | ForwardRef):  # never evaluated: it may come from anywhere
+        raise FormError(f"a form is a type, a list of choices or a JSON Schema, not the text {schema!r:.80}")
     try:
         return _from_type(schema)
     except TypeError as error:

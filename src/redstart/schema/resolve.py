@@ -41,6 +41,9 @@ class Scope:
         return UnsupportedType(f"{self.where}: {show_type(annotation)} {why}")
 
     def evaluate(self, text: str) -> Any:
+        """What an annotation that is a text means to the code that it stands in; elsewhere it means nothing."""
+        if not self.globalns and not self.localns:
+            raise self.fail(repr(text), "is a text, where a type is needed")
         try:
             return eval(text, self.globalns, self.localns)  # what typing.get_type_hints does
         except NameError as error:

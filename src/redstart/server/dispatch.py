@@ -20,7 +20,7 @@ from redstart.features.output import Output
 from redstart.features.results import blocks, is_content, is_media
 from redstart.features.scopes import local_names
 from redstart.features.solutions import Collected
-from redstart.features.tools import Tool, check_needs
+from redstart.features.tools import Tool
 from redstart.schema.callables import find_target
 from redstart.server.context import Context
 from redstart.server.handling import elicit_callable
@@ -52,12 +52,14 @@ def is_declaration(fn: Any) -> bool:
 
 
 class ToolCall:
-    """The `tool_call` of a provider: with `elicit` where provider and client can, without where it may, or not at all.
+    """The `tool_call` of a provider, with `elicit` or without.
 
+    Where `elicit` has a default, it is there only if provider and client can; where it has none, it is always there,
+    and using it ends a call whose client cannot be asked. (Skipped instead, the method itself would run unasked.)
     A third parameter annotated as a Context is not for `elicit`; it is filled as in any other handler.
     """
 
-    def __init__(self, fn: Callable[..., Any], elicits: bool, host: Host) -> None:
+    def __init__(self, fn: Callable[..., Any], declared: frozenset[str] | None, host: Host) -> None:
         target = find_target(fn, None, local_names(fn))
         kinds = {p.name: target.resolve(p.annotation, p.name) for p in target.parameters}
         filled = {p.name: kinds[p.name] for p in target.parameters if is_injected(kinds[p.name], p.default)}
@@ -65,8 +67,11 @@ class ToolCall:
         if len(rest) not in (2, 3) or any(p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in rest):
             raise RegistrationError(f"{place(fn)}: write tool_call(self, name, arguments) or (…, elicit)")
         self._names = [p.name for p in rest]
-        self._elicit = rest[2] if len(rest) == 3 else None
-        self._elicits = elicits
+        self._elicit = rest[2].name if len(rest) == 3 else None
+        self._required = len(rest) == 3 and rest[2].default is rest[2].empty
+        self._elicits = self._required if declared is None else "elicitation" in declared
+        if self._required and not self._elicits:
+            log.warning("%s: tool_call takes elicit, but capabilities() do not name elicitation: not used", place(fn))
         self._host = host
         self._context: Any = Context if is_async(fn) else SyncContext
         self._invoke = compose_invoke(fn, filled, host)
@@ -75,9 +80,9 @@ class ToolCall:
         """What the provider says; NotImplemented where it leaves the call to the method."""
         given: dict[str, Any] = dict(zip(self._names, (name, arguments), strict=False))
         if self._elicit is not None:
-            if self._elicits and ctx.can_elicit:
-                given[self._elicit.name] = elicit_callable(self._context(ctx._call, self._host))
-            elif self._elicit.default is self._elicit.empty:
+            if self._elicits and (self._required or ctx.can_elicit):
+                given[self._elicit] = elicit_callable(self._context(ctx._call, self._host))
+            elif self._required:
                 return NotImplemented  # it cannot work without
         value = await self._invoke(ctx._call, given)
         if inspect.isawaitable(value):  # of a plain function that hands on what an async one gave
@@ -85,14 +90,6 @@ class ToolCall:
         if type(value) is Collected and value.returned is NotImplemented and not value.items:
             return NotImplemented
         return value
-
-    def silence(self, name: str, ctx: Context[Any]) -> Exception:
-        """Why there is no answer at all; a client that cannot be asked is told in the way of its era."""
-        if self._elicit is not None and self._elicits and not ctx.can_elicit:
-            has = ctx._call.capabilities.has("elicitation")
-            check_needs(ctx._call, ["elicitation.form" if has else "elicitation"])
-        log.error("the tool %s is listed by its provider, but neither tool_call nor a method answers for it", name)
-        return ToolError(f"{name} is listed, but its provider does not answer for it.")
 
 
 class _Sent(Struct):
@@ -166,4 +163,5 @@ class Dispatched(Tool):
             value = await self._own.invoke(ctx._call, given.bound)
             if value is not NotImplemented:
                 return _Made(self._own.output.result(value, ctx._call.dialect))
-        raise self._ask.silence(self.name, ctx)
+        log.error("the tool %s is listed by its provider, but neither tool_call nor a method answers for it", self.name)
+        raise ToolError(f"{self.name} is listed, but its provider does not answer for it.")

@@ -173,8 +173,7 @@ class Source:
     def tools(self, server: Server) -> Iterator[Component]:
         """The tools that `tools()` lists; with a `tool_call`, that is asked first."""
         tool_call = self._method("tool_call")
-        elicits = self.declared is not None and "elicitation" in self.declared
-        ask = None if tool_call is None else ToolCall(tool_call, elicits, server.host)
+        ask = None if tool_call is None else ToolCall(tool_call, self.declared, server.host)
         for descriptor in self._listed("tools"):
             for thing, defined in self._tool(descriptor, ask is not None):
                 if ask is not None and isinstance(thing, Tool):
