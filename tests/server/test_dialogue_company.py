@@ -190,6 +190,35 @@ def test_a_page_that_is_not_visited() -> None:
     assert "declined" in play_tool(serve(t), MODERN, script(DECLINE))[0]
 
 
+@pytest.mark.parametrize("first", ["page", "question"])
+@pytest.mark.parametrize("answer", [ADA, DECLINE])
+def test_a_page_to_visit_and_a_question_with_the_key_url_keep_apart(first: str, answer: Any) -> None:
+    visited: list[int] = []
+
+    def sign_in() -> None:
+        if not visited:
+            raise UrlElicitationRequired("https://example.com/sign-in", "Please sign in")
+
+    async def t(ctx: Context) -> str:
+        if first == "page":
+            sign_in()
+        told = await ctx.elicit("Which page?", key="url")
+        sign_in()
+        return repr(told)
+
+    def reply(method: str, params: Any) -> Any:
+        if params["mode"] == "url":
+            visited.append(1)
+            return {"action": "accept"}
+        return answer
+
+    said, player = play_tool(serve(t), MODERN, reply)
+    assert said == ("Accepted(data='Ada')" if answer is ADA else "Declined()")
+    assert [question["params"]["mode"] for question in player.asked] == (
+        ["url", "form"] if first == "page" else ["form", "url"]
+    )
+
+
 # ---------------------------------------------------------------- handlers that catch
 
 
@@ -306,3 +335,17 @@ def test_middleware_that_tries_again_repeats_neither_keyed_questions_nor_steps(r
     assert said == "Name? sits at Seat?"
     assert [question["params"]["message"] for question in player.asked] == ["Name?", "Seat?"]
     assert done == ["reserved", "charged", "run", "run"]
+
+
+@pytest.mark.parametrize("replay", [False, True])
+def test_who_gets_no_answer_does_not_take_it_from_others(replay: bool) -> None:
+    async def t(ctx: Context) -> str:
+        told = await asyncio.gather(ctx.sample("Say"), ctx.elicit("Name?"), return_exceptions=True)
+        return " ".join(type(one).__name__ for one in told)
+
+    def reply(method: str, params: Any) -> Any:
+        return ADA if method == "elicitation/create" else ValueError("no model")
+
+    server = serve(t)
+    server.host.force_replay = replay
+    assert play_tool(server, NOVEMBER, reply)[0] == "Unanswered Accepted"

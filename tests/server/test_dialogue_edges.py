@@ -340,3 +340,27 @@ def test_numbers_keep_out_of_the_way_of_keys(revision: str, keys: list[str | Non
         assert json.loads(said) == [f"No. {number}?" for number in range(len(keys))]
         if revision == MODERN:
             assert [question["key"] for question in player.asked] == outcome
+
+
+@every
+@pytest.mark.parametrize("beside", ["wait_for", "task group", "swallowed"])
+def test_a_question_beside_something_that_loses_a_cancellation(revision: str, beside: str) -> None:
+    async def at_once() -> str:
+        return "Hello"
+
+    async def t(ctx: Context) -> str:
+        question = asyncio.create_task(ctx.ask("Name?"))
+        if beside == "wait_for":
+            word = await asyncio.wait_for(at_once(), 60)
+        elif beside == "task group":
+            async with asyncio.TaskGroup():
+                word = await asyncio.wait_for(at_once(), 60)
+        else:
+            word = "Hello"
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                word = "swallowed"
+        return f"{word}, {await question}!"
+
+    assert play_tool(serve(t), revision, script(ADA))[0] == "Hello, Ada!"

@@ -70,6 +70,8 @@ class Dialogue(Struct, eq=False):
     """Recorded answers that the handler has not met yet; until it has, it is repeating itself."""
     once: str = ""
     """The name of the state that this round has brought, if that is for one use and not used yet."""
+    visit: Answered | None = None
+    """What the user did about a page that must be visited: no handler asks for that, so it is no answer to any."""
     loose: Mapping[str, Any] = NOTHING
     """Answers that came without a state: they count for questions with a `key=` only."""
     steps: Steps | None = None
@@ -288,20 +290,27 @@ class Dialogue(Struct, eq=False):
         """One turn of the loop after the first question of a round: deliver the round, or end the run."""
         batch = [(question, future) for question, future in self.batch or () if not future.done()]
         self.batch = None
-        try:
-            outcomes = [(future, self._recall(question, self.answers.get(question.name))) for question, future in batch]
-        except Exception as error:
-            for _, future in batch:
-                future.set_exception(error)
-            return
+        outcomes: list[Any] = []
+        for question, _ in batch:
+            try:
+                outcomes.append(self._recall(question, self.answers.get(question.name)))
+            except Unanswered as nothing:  # to this question
+                outcomes.append(nothing)
+            except Exception as error:  # the whole round is at fault
+                for _, future in batch:
+                    future.set_exception(error)
+                return
         self.open = [question for question, _ in batch if question.name not in self.answers]
         if self.open:
             for question in self.open:
                 question.alone = len(batch) == 1
             self._suspend(batch)
             return
-        for future, outcome in outcomes:
-            future.set_result(outcome)
+        for (_, future), outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Unanswered):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
         self.unread.difference_update(question.name for question, _ in batch)
 
     def _recall(self, question: Question, record: Answered | None) -> Any:
@@ -326,7 +335,11 @@ class Dialogue(Struct, eq=False):
             return None
 
     def _suspend(self, batch: list[tuple[Question, asyncio.Future[Any]]]) -> None:
-        """End the run: `async def` handlers are cancelled, threads get an exception."""
+        """End the run: `async def` handlers are cancelled, threads get an exception.
+
+        So is what waits for the answers: a cancellation may be lost on its way through the handler (as in the
+        `wait_for` of Python 3.11), and then this is what the handler waits for next.
+        """
         self.suspended = True
         task = self.call.run
         if task is not None and not all(question.threaded for question, _ in batch):
@@ -335,6 +348,8 @@ class Dialogue(Struct, eq=False):
         for question, future in batch:
             if question.threaded or task is None:
                 future.set_exception(Unwind())
+            else:
+                future.cancel()
 
     def overrule(self) -> bool:
         """The handler has no time left: what it asks is not asked. Whether a task was cancelled for the question."""

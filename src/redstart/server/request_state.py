@@ -99,10 +99,15 @@ def recall(call: Call, host: Host) -> Dialogue:
     if memory.expires <= time.time():
         raise refused(EXPIRED)
     answers = {record.asked.name: record for record in memory.answers} if memory.answers else {}
+    visit = None
     for asked in memory.open:
         name = asked.name
         if name in responses:
-            answers[name] = Answered(asked, responses[name])
+            record = Answered(asked, responses[name])
+            if asked.kind == "visit":
+                visit = record
+            else:
+                answers[name] = record
     dialogue = Dialogue(
         call,
         host,
@@ -114,9 +119,8 @@ def recall(call: Call, host: Host) -> Dialogue:
         answers=answers,
         unread=set(answers),
         once=memory.once,
+        visit=visit,
     )
-    if memory.open and memory.open[0].kind == "visit":  # the handler did not ask that itself
-        dialogue.unread.discard(memory.open[0].name)
     if memory.steps:
         dialogue.steps = Steps(dialogue)
         dialogue.steps.done = {key: Kept(raw, {}) for key, raw in memory.steps.items()}

@@ -141,7 +141,7 @@ async def must_visit(call: Call, host: Host, error: ProtocolError) -> Any:
     dialogue = dialogue_of(call, host)
     question = visit_question(call, error.url, error.message)
     question.check(call)
-    record = dialogue.answers.pop(question.name, None)
+    record, dialogue.visit = dialogue.visit, None
     try:
         if record is not None:
             value_of(question.read(record.result), error.message)
