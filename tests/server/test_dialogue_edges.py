@@ -364,3 +364,48 @@ def test_a_question_beside_something_that_loses_a_cancellation(revision: str, be
         return f"{word}, {await question}!"
 
     assert play_tool(serve(t), revision, script(ADA))[0] == "Hello, Ada!"
+
+
+@every
+def test_a_confirmation_that_is_not_awaited_is_no_yes(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+    deleted: list[str] = []
+
+    async def t(ctx: Context) -> str:
+        if ctx.confirm("Delete?"):  # type: ignore[truthy-bool]
+            deleted.append("all")
+        return "done"
+
+    said, player = play_tool(serve(t), revision, script(ADA))
+    assert "TypeError" in said
+    assert "write `if await ctx.confirm" in caplog.text
+    assert not deleted
+    assert not player.asked
+
+
+@every
+@pytest.mark.parametrize("way", ["await", "task", "gather", "group"])
+def test_a_confirmation_is_awaited_in_any_way(revision: str, way: str) -> None:
+    async def t(ctx: Context) -> str:
+        question = ctx.confirm("Delete?")
+        if way == "await":
+            sure = await question
+        elif way == "task":
+            sure = await asyncio.create_task(question)
+        elif way == "gather":
+            (sure,) = await asyncio.gather(question)
+        else:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(question)
+            sure = task.result()
+        return str(sure)
+
+    assert play_tool(serve(t), revision, script(accept(answer=True)))[0] == "True"
+
+
+def test_what_was_not_awaited_is_said_to_be_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def t(ctx: Context) -> Any:
+        return ctx.progress(1)
+
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        play_tool(serve(t), MODERN, script())
+    assert "was `await` forgotten?" in caplog.text

@@ -29,7 +29,8 @@ def _foreign(value: Any) -> Any:
             return dict(value)
         if isinstance(value, Iterable) and hasattr(value, "__len__"):
             return list(value)
-    raise NotImplementedError(f"a value of type {type(value).__name__} has no JSON form")
+    forgotten = ": was `await` forgotten?" if hasattr(type(value), "__await__") else ""
+    raise NotImplementedError(f"a value of type {type(value).__name__} has no JSON form{forgotten}")
 
 
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_foreign, decimal_format="number").encode

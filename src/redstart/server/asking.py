@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import DecodeError, Struct
 
-from redstart.features.ask import Ask, BadAnswer, Question, no_stream
-from redstart.features.errors import Unanswered, Unwind, log
+from redstart.features.ask import BadAnswer, Question, no_stream
+from redstart.features.errors import Unanswered, Unwind
 from redstart.protocol.call import Call, Pending
 from redstart.server.deadline import off_the_clock
 from redstart.server.gate import stepped_out
+from redstart.server.records import Answered, asked, diverged
 from redstart.server.scope import scoped
 from redstart.server.steps import Steps, inside, new_name
-from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode
+from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, decode
 
 if TYPE_CHECKING:
     from redstart.server.host import Host
-    from redstart.server.request_state import Answered
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 TRIES: Final = 2
@@ -235,7 +235,7 @@ class Dialogue(Struct, eq=False):
         if isinstance(result, Unanswered):
             raise result
         if question.key is not None:  # a handler that middleware lets run once more may ask it again
-            self.answers[question.name] = question_record(question, result)
+            self.answers[question.name] = Answered(asked(question), result)
         return question.read(result)
 
     async def fetch(self, question: Question) -> Any:
@@ -318,9 +318,9 @@ class Dialogue(Struct, eq=False):
         if record is None:
             if question.key is None or question.name not in self.loose:
                 return None
-            record = self.answers[question.name] = question_record(question, self.loose[question.name])
+            record = self.answers[question.name] = Answered(asked(question), self.loose[question.name])
         elif record.asked.digest != question.digest:
-            raise self.fail(_diverged(record.asked, question))
+            raise self.fail(diverged(self.call, self.host, record.asked, question))
         if isinstance(record.result, Unanswered):
             self.unread.discard(question.name)
             raise record.result
@@ -375,31 +375,9 @@ class Dialogue(Struct, eq=False):
             )
 
 
-async def answer_ask(ctx: Any, ask: Ask) -> Any:
-    """The answer to `yield Ask(...)`."""
-    return await ctx.elicit(ask.message, ask.schema, ask.key)
-
-
 def _no_answer(question: Question, error: ProtocolError | None) -> Any:
     """What stands for no answer: for the user's questions that is an answer too."""
     if question.method == "elicitation/create":
         return {"action": "cancel"}
     said = f": {error.message}" if error is not None else ""
     return Unanswered(f"The client did not answer {question.method}{said}")
-
-
-def question_record(question: Question, result: Any) -> Answered:
-    """An answer as it is remembered."""
-    from redstart.server.request_state import Answered, asked
-
-    return Answered(asked(question), result)
-
-
-def _diverged(before: Any, now: Question) -> ProtocolError:
-    text = (
-        f"The handler did not ask the same question when it ran again: as {now.name!r} it first asked "
-        f"{before.kind} {before.message!r}, and now {now.kind} {now.message!r}. Between two rounds a handler must "
-        "repeat itself: put what may change into ctx.step(...), and give questions that come in any order a key=."
-    )
-    log.error("%s", text)
-    return ProtocolError(INTERNAL_ERROR, text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
@@ -32,6 +32,32 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+class Confirmation(Coroutine[Any, Any, bool]):
+    """A yes or no that is still to come: `if ctx.confirm("Delete?")` without `await` must not mean yes."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Coroutine[Any, Any, bool]) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        return self._work.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        self._work.close()
+
+    def __bool__(self) -> bool:
+        self.close()
+        raise TypeError('ctx.confirm(…) is no answer before it is awaited: write `if await ctx.confirm("Delete?"):`')
+
 
 current_call: contextvars.ContextVar[Call] = contextvars.ContextVar("redstart.call")
 
@@ -143,8 +169,11 @@ class Context(Facts[App]):
         answer = self._meet(question) or await dialogue(self).wait(question)
         return self._host.rounds.value_of(answer, message)
 
-    async def confirm(self, message: str, key: str | None = None) -> bool:
+    def confirm(self, message: str, key: str | None = None) -> Coroutine[Any, Any, bool]:
         """Whether the user says yes; every other reaction is a no."""
+        return Confirmation(self._confirmed(message, key))
+
+    async def _confirmed(self, message: str, key: str | None) -> bool:
         question = self._form(message, bool, key)
         answer = self._meet(question) or await dialogue(self).wait(question)
         return getattr(answer, "data", False) is True

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from redstart.features.ask import Ask
 from redstart.features.solutions import Collected, Collector, Cut, Progress
-from redstart.server.asking import answer_ask
 from redstart.server.context import Context, current_call
 from redstart.server.kinds import is_async
 from redstart.server.sync_context import SyncContext
@@ -43,7 +42,7 @@ def drive_async(fn: Callable[..., Any], host: Host, cut: Cut | None) -> Callable
                 if isinstance(item, Progress):
                     await context.progress(item.progress, item.total, item.message)
                 elif isinstance(item, Ask):
-                    answer = await answer_ask(context, item)
+                    answer = await context.elicit(item.message, item.schema, item.key)
                 elif collector.take(item):
                     break
         return collector.collected()

@@ -7,65 +7,25 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw
 
 from redstart.features.errors import log
 from redstart.features.principal import principal_key
 from redstart.protocol.call import Call
 from redstart.server.asking import NOTHING, Dialogue
+from redstart.server.records import Answered, Memory, asked, handler_of
 from redstart.server.seal import EXPIRED, USED, StateTooLarge, refused
 from redstart.server.steps import Kept, Steps
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode, encode
 from redstart.wire.types import InputRequired, ReadResourceParams
 
 if TYPE_CHECKING:
-    from redstart.features.ask import Question
     from redstart.server.host import Host
-
-SAID = 80
-"""Characters of a message that are remembered, for the error that names it."""
-
-
-class Asked(Struct, array_like=True):
-    """A question that went out: enough to tell whether a replay asks the same."""
-
-    name: str
-    kind: str
-    message: str
-    digest: int
-    alone: bool
-    """Whether no other question was asked in the same turn, so that a replay need not wait for any."""
-
-
-class Answered(Struct, array_like=True):
-    """A question with the client's answer, as it came."""
-
-    asked: Asked
-    result: Any
-
-
-class Memory(Struct, array_like=True):
-    """The contents of a sealed state."""
-
-    id: str
-    expires: float
-    once: str
-    """A name for this state, if it is for one use."""
-    rounds: int
-    open: list[Asked]
-    answers: list[Answered]
-    steps: dict[str, Raw]
-
 
 _decode = msgspec.json.Decoder(Memory).decode
 _sorted = msgspec.json.Encoder(order="sorted").encode
 _PADDING = (b"", b"  ", b" ")
 """Blanks that make base64 of a state come out even: then it has one spelling, and nothing is left to check."""
-
-
-def asked(question: Question) -> Asked:
-    """A question as it is remembered."""
-    return Asked(question.name, question.kind, question.message[:SAID], question.digest, question.alone)
 
 
 def binding(call: Call, host: Host, params: Any) -> bytes:
@@ -100,11 +60,11 @@ def recall(call: Call, host: Host) -> Dialogue:
         raise refused(EXPIRED)
     answers = {record.asked.name: record for record in memory.answers} if memory.answers else {}
     visit = None
-    for asked in memory.open:
-        name = asked.name
+    for question in memory.open:
+        name = question.name
         if name in responses:
-            record = Answered(asked, responses[name])
-            if asked.kind == "visit":
+            record = Answered(question, responses[name])
+            if question.kind == "visit":
                 visit = record
             else:
                 answers[name] = record
@@ -185,7 +145,7 @@ def input_required(dialogue: Dialogue, steps: dict[str, Raw] | None = None) -> I
     try:
         state = host.keys.seal(payload, bound)
     except StateTooLarge as error:
-        log.error("%s: %s", call.method.name, error)
+        log.error("%s: %s", handler_of(call, host), error)
         raise ProtocolError(INTERNAL_ERROR, str(error)) from None
     return InputRequired(result_type="input_required", input_requests=requests, request_state=state)
 

@@ -14,7 +14,8 @@ from redstart.features.ask import form_question as form_question
 from redstart.features.ask import value_of as value_of
 from redstart.features.errors import ToolError, Unanswered, Unwind, log
 from redstart.protocol.call import Call
-from redstart.server.asking import Dialogue, dialogue_of, question_record, task_of
+from redstart.server.asking import Dialogue, dialogue_of, task_of
+from redstart.server.records import Answered, asked, handler_of
 from redstart.server.request_state import input_required as input_required
 from redstart.server.request_state import recall, settled, spend
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
@@ -97,13 +98,14 @@ async def concluded(call: Call, result: Any) -> Any:
         if dialogue.thrown and getattr(result, "is_error", False):
             return result  # it failed on its way out, and says how
         if dialogue.thrown:
-            log.error("%s: %s", call.method.name, SWALLOWED)
+            log.error("%s: %s", handler_of(call, dialogue.host), SWALLOWED)
             raise ProtocolError(INTERNAL_ERROR, SWALLOWED)
         # A branch of the handler failed in the very turn in which another one asked: the next run will tell.
         return await settled(dialogue)
     if dialogue.unread:
         names = ", ".join(sorted(dialogue.unread))
-        log.warning("%s: the handler no longer asked what it had asked before: %s", call.method.name, names)
+        where = handler_of(call, dialogue.host)
+        log.warning("%s: the handler no longer asked what it had asked before: %s", where, names)
     return result
 
 
@@ -188,4 +190,4 @@ async def _ask_open(dialogue: Dialogue) -> None:
     """Ask what the run has left open, and remember the answers."""
     results = await asyncio.gather(*(dialogue.fetch(question) for question in dialogue.open))
     for question, result in zip(dialogue.open, results, strict=True):
-        dialogue.answers[question.name] = question_record(question, result)
+        dialogue.answers[question.name] = Answered(asked(question), result)
