@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import doctest
+import http.client
 import importlib
+import json
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import redstart
-from support import ROOT
+from support import ROOT, free_port, serving
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -35,6 +40,35 @@ def test_block(page: Path, block: str, tmp_path: Path) -> None:
         [sys.executable, "-W", "error", script], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
     )
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_the_curl_command_of_the_readme() -> None:
+    """Its words are sent by Python, so that curl need not be there; then the answer that is described below it."""
+    text = (ROOT / "README.md").read_text()
+    command = re.search(r"^\$ (curl .*?^    .*?'\n)\{", text, re.MULTILINE | re.DOTALL)
+    response = re.search(r'`"inputResponses": (\{.*?\})` beside', text)
+    assert command
+    assert response
+    words = shlex.split(command[1].replace("\\\n", " "))
+    headers = dict(word.split(": ", 1) for flag, word in pairwise(words) if flag == "-H")
+    request = json.loads(words[words.index("-d") + 1])
+    port = free_port()
+    serve = [sys.executable, "-m", "redstart", "run", "examples/birds/server.py", "--http", "--port", str(port)]
+
+    def post() -> dict[str, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("POST", "/mcp", json.dumps(request), headers)
+        result: dict[str, Any] = json.loads(connection.getresponse().read())["result"]
+        connection.close()
+        return result
+
+    with serving(serve, port):
+        first = post()
+        assert list(first["inputRequests"]) == ["bill"]
+        request["params"] |= {"requestState": first["requestState"], "inputResponses": json.loads(response[1])}
+        second = post()
+    assert second["resultType"] == "input_required"
+    assert "bill" not in second["inputRequests"]
 
 
 @pytest.mark.parametrize("name", MODULES)
