@@ -301,6 +301,14 @@ def test_rounds_have_new_ids_and_echo_the_state() -> None:
             ClientError,
             "still asks after 3 rounds",
         ),
+        (
+            {
+                "resultType": "input_required",
+                "inputRequests": {"a": {"method": "roots/list", "params": {"message": "That is no number."}}},
+            },
+            ClientError,
+            "still asks after 3 rounds: That is no number.",
+        ),
     ],
 )
 def test_rounds_that_lead_nowhere(result: Any, exception: type[ClientError], text: str) -> None:
@@ -311,6 +319,26 @@ def test_rounds_that_lead_nowhere(result: Any, exception: type[ClientError], tex
                 await c.read_resource("a:b")
 
     run(main())
+
+
+def test_nobody_is_asked_for_a_round_that_will_not_be_sent() -> None:
+    question = {"method": "elicitation/create", "params": {"message": "Again?", "requestedSchema": {}}}
+    asked: list[str] = []
+
+    def answer(request: Any) -> str:
+        asked.append(request.message)
+        return "decline"
+
+    async def main() -> None:
+        handler = modern(
+            lambda request: request.result({"resultType": "input_required", "inputRequests": {"a": question}})
+        )
+        async with http_server(handler) as url, Client(url, on_elicit=answer, max_rounds=3) as c:
+            with pytest.raises(ClientError, match=r"still asks after 3 rounds: Again\?"):
+                await c.read_resource("a:b")
+
+    run(main())
+    assert len(asked) == 3
 
 
 def test_questions_are_not_allowed_everywhere() -> None:

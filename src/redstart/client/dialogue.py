@@ -117,7 +117,8 @@ class Dialogue:
         """The complete result, after as many rounds of questions as it takes."""
         row = METHODS.get(method)
         asked = params
-        for round in range(self._max_rounds + 1):
+        rounds = 0
+        while True:
             raw = await self.request(method, asked, seconds=seconds, on_progress=on_progress)
             if not self.connection.era.modern:
                 return raw
@@ -126,12 +127,15 @@ class Dialogue:
                 return raw
             if outcome.result_type != "input_required" or row is None or not row.may_ask:
                 raise InvalidReply(f"{method}: the server answered with resultType {outcome.result_type!r}")
+            if rounds == self._max_rounds:
+                said = "; ".join(_messages(outcome.input_requests or {}))
+                raise ClientError(f"{method}: the server still asks after {rounds} rounds{said and ': ' + said}")
             if not outcome.input_requests:
-                await asyncio.sleep(min(_PAUSE * 2**round, 2))
+                await asyncio.sleep(min(_PAUSE * 2**rounds, 2))
             asked = {**params, "inputResponses": await self._answers(method, outcome.input_requests or {})}
             if outcome.request_state is not UNSET:
                 asked["requestState"] = outcome.request_state
-        raise ClientError(f"{method}: the server still asks after {self._max_rounds} rounds")
+            rounds += 1
 
     async def _answers(self, method: str, requests: Mapping[str, Any]) -> dict[str, Any]:
         """All answers of a round, thought of at the same time."""
@@ -176,3 +180,9 @@ class Dialogue:
     async def list_tools(self) -> list[ListedTool]:
         """All tools; whatever is to be known for later calls is remembered."""
         return self.tools.learn(await self.pages("tools/list", "tools"), modern=self.connection.era.modern)
+
+
+def _messages(requests: Mapping[str, Any]) -> list[str]:
+    """The words of a round's questions, as far as they have any."""
+    params = [asked.get("params") for asked in requests.values() if isinstance(asked, dict)]
+    return [str(given["message"]) for given in params if isinstance(given, dict) and "message" in given]
