@@ -23,10 +23,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from redstart import Ask, Choice, Choices, Client, Context, Format, Server
+from features.asking import MODERN, NOVEMBER, play_tool, script, serve
+from redstart import Ask, Choice, Choices, Client, Context, Format, Server, UrlElicitationRequired
 from redstart.features.fields import FormError
 from redstart.features.forms import compile_form
 from redstart.schema.problems import ShapeError
+from redstart.wire.jsonrpc import encode
 
 HUGE = 10**400
 
@@ -439,6 +441,47 @@ def test_choices_that_look_the_same_are_refused(schema: Any) -> None:
         compile_form(schema)
 
 
+@pytest.mark.parametrize(
+    ("listed", "literal"),
+    [([True, False], Literal[True, False]), ([2, 1], Literal[2, 1]), (["b", "a"], Literal["b", "a"])],
+)
+def test_a_list_of_choices_is_what_a_literal_is(listed: Any, literal: Any) -> None:
+    one, other = compile_form(listed), compile_form(literal)
+    for titled in (True, False):
+        assert one.schema(titled) == other.schema(titled)
+    for value in listed:
+        for answer in (value, json.loads(json.dumps(value)), json.dumps(value).strip('"')):
+            read = one.read({"answer": answer}), other.read({"answer": answer})
+            assert read == (value, value)
+            assert type(read[0]) is type(value)
+
+
+def test_a_number_is_the_same_choice_however_it_is_written() -> None:
+    form = compile_form([1, 2.0, 2.5])
+    assert form.schema(True)["properties"]["answer"]["enum"] == ["1", "2", "2.5"]
+    assert [form.read({"answer": answer}) for answer in (1.0, 2, "2", 2.5)] == [1, 2.0, 2.0, 2.5]
+    titles = Choices(True, 2.0).json_schema_extra["oneOf"]  # type: ignore[arg-type]
+    assert [one["title"] for one in titles] == ["true", "2"]
+
+
+class Words(str):
+    """Text of a class of its own, as templates and translations make it."""
+
+
+def test_the_title_of_a_choice_may_be_text_of_any_class() -> None:
+    assert b'"title":"Europe"' in bytes(compile_form([("eu", Words("Europe"))]).params("Where?", True)[0])
+
+
+@pytest.mark.parametrize("choices", [range(10**7), range(10**30), ["x"] * 1001, tuple(range(1001))], ids=list("abcd"))
+def test_too_many_choices_are_refused_before_they_are_made(choices: Any) -> None:
+    with pytest.raises(FormError, match="there are more than 1,000 choices, too many for a form"):
+        compile_form(choices)
+
+
+def test_as_many_choices_as_a_form_may_have() -> None:
+    assert compile_form(range(1000)).read({"answer": "999"}) == 999
+
+
 @pytest.mark.parametrize("schema", [Annotated[str, Choices()], list[Annotated[str, Choices()]]])
 def test_no_choices_are_refused(schema: Any) -> None:
     with pytest.raises(FormError, match="nothing to choose"):
@@ -645,6 +688,89 @@ class OwnModel(pydantic.BaseModel):
 def test_a_secret_is_not_asked_for_in_a_form(schema: Any, name: str) -> None:
     with pytest.raises(FormError, match=rf'the field "{name}" is a secret.*ctx\.elicit_url'):
         compile_form(schema)
+
+
+@pytest.mark.parametrize("name", ["password", "Passwd", "passphrase", "secret", "token", "api_key", "apiKey", "API-KEY",
+                                  "access_token", "accessToken", "private_key"])  # fmt: skip
+def test_a_name_that_says_secret_is_noticed_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    plain = msgspec.defstruct("Plain", [("user", str), (name.replace("-", "_"), str)])
+    for _ in range(2):
+        compile_form(plain)
+        compile_form({**raw(**{name: {"type": "string", "maxLength": 99}}), "title": "By hand"})
+        compile_form(msgspec.defstruct("Optional", [(name.replace("-", "_"), str | None, None)]))
+    told = caplog.messages
+    words = "asks for a secret in a form, where the client and its model may see it: use ctx.elicit_url"
+    assert told[0] == f'Plain: the field "{name.replace("-", "_")}" {words}'
+    assert told[1] == f'By hand: the field "{name}" {words}'
+    assert len(told) == 4  # a struct made anew is another form
+
+
+def test_names_that_say_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    @dataclass
+    class Fine:
+        pin: str
+        passport: str
+        tokens: str
+        token: int
+        secret: bool
+        password: Literal["long", "short"]
+        api_key: Annotated[str, Format("uri")]
+
+    compile_form(Fine)
+    assert not caplog.messages
+
+
+# ---------------------------------------------------------------- web pages
+
+
+PAGE = "https://example.com/"
+
+
+def sends(url: Any, message: Any, *, raises: bool) -> Server:
+    async def t(ctx: Context) -> str:
+        if raises:
+            raise UrlElicitationRequired(url, message)
+        return type(await ctx.elicit_url(url, message)).__name__
+
+    return serve(t)
+
+
+@pytest.mark.parametrize("revision", [NOVEMBER, MODERN])
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize(
+    ("url", "message", "told"),
+    [
+        (PAGE, 5, "TypeError: the message of a question is text, not 5"),
+        (PAGE, None, "TypeError: the message of a question is text, not None"),
+        (PAGE, b"Go", "TypeError: the message of a question is text, not b'Go'"),
+        (5, "Go", "TypeError: the address that a user is sent to is text, not 5"),
+        (None, "Go", "TypeError: the address that a user is sent to is text, not None"),
+        *((wrong, "Go", "ValueError: there is a space or a control character in the address that a user is sent to: ")
+          for wrong in (" " + PAGE, PAGE + "a b", PAGE + "\n", "https://exa\tmple.com/", PAGE + "\x00", PAGE + "\x7f",
+                        PAGE + "\u202e", PAGE + "\u00a0", "java\nscript:alert(1)")),
+        ("javascript:alert(1)", "Go", "ValueError: a user can be sent to an http or https address only"),
+    ],
+)  # fmt: skip
+def test_what_is_no_page_or_no_message(revision: str, raises: bool, url: Any, message: Any, told: str) -> None:
+    server = sends(url, message, raises=raises)
+    server.errors.expose = (Exception,)
+    text, player = play_tool(server, revision, script())
+    assert text.startswith(told)
+    assert not player.asked
+
+
+@pytest.mark.parametrize("revision", [NOVEMBER, MODERN])
+def test_a_page_and_a_message_may_be_text_of_any_class(revision: str) -> None:
+    server = sends(Words(PAGE + "ä?q=1#x"), Words("Go"), raises=False)
+    text, player = play_tool(server, revision, script({"action": "accept"}))
+    assert text == "Accepted"
+    assert player.asked[0]["params"].items() >= {"url": PAGE + "ä?q=1#x", "message": "Go", "mode": "url"}.items()
+
+
+def test_an_error_that_names_a_page_may_have_text_of_any_class() -> None:
+    error = UrlElicitationRequired(Words(PAGE), Words("Go"))
+    assert encode(error.data).startswith(b'{"elicitations":[{"mode":"url","message":"Go","url":"https://example.com/"')
+    assert (type(error.url), type(error.message)) == (str, str)
 
 
 @pytest.mark.parametrize("asks", ["ask", "elicit", "choose", "Ask"])

@@ -21,6 +21,7 @@ from redstart import Client, RegistrationError, Server
 from redstart.server.seal import KeyRing
 from redstart.store.open import open_state
 from redstart.transports.memory import MemoryPeer
+from redstart.wire.meta import ClientCapabilities
 
 KEY = "a key that is long enough"
 NAN = math.nan
@@ -148,6 +149,81 @@ def test_settings_of_a_tool(options: dict[str, Any], words: str) -> None:
     assert words in str(caught.value)
     assert __file__ in str(caught.value)
     assert not list(server.tools)
+
+
+@pytest.mark.parametrize(
+    ("need", "hint"),
+    [
+        ("elicit", 'Did you mean "elicitation"?'),
+        ("elicitation.forms", 'Did you mean "elicitation.form"?'),
+        ("sample", 'Did you mean "sampling"?'),
+        ("sampling.tool", 'Did you mean "sampling.tools"?'),
+        ("Roots", 'Did you mean "roots"?'),
+        ("experimental-x", 'Did you mean "experimental"?'),
+        ("has", "these are: elicitation, "),
+        ("", "these are: elicitation, "),
+        (5, "these are: elicitation, "),
+    ],
+)
+def test_a_need_that_no_client_can_meet(need: Any, hint: str) -> None:
+    server = Server("wrong")
+
+    def work() -> None: ...
+
+    with pytest.raises(RegistrationError) as caught:
+        server.tool(needs=["roots", need])(work)
+    assert f"{__file__}:" in str(caught.value)
+    assert f": needs of work: {need!r} is no capability of a client" in str(caught.value)
+    assert hint in str(caught.value)
+    assert not list(server.tools)
+
+
+@pytest.mark.parametrize("kind", ["prompt", "resource"])
+def test_needs_of_prompts_and_resources(kind: str) -> None:
+    server = Server("wrong")
+
+    def work() -> str:
+        return ""
+
+    decorate = server.prompt(needs=["elicit"]) if kind == "prompt" else server.resource("a:b", needs=["elicit"])
+    with pytest.raises(RegistrationError, match=r'needs of work: \'elicit\' .* Did you mean "elicitation"\?'):
+        decorate(work)
+
+
+def test_needs_that_a_client_may_meet() -> None:
+    known = [f"{name}.own/thing" for name in ("experimental", "extensions", "tasks")]
+    for name in ClientCapabilities.__struct_fields__:
+        assert ClientCapabilities(**{name: {}}).has(name)
+        known.append(name)
+    known += ["elicitation.form", "elicitation.url", "sampling.tools", "sampling.context"]
+    server = Server("fine")
+
+    @server.tool(needs=known)
+    def work() -> None: ...
+
+    @server.tool(needs="elicitation")
+    def one() -> None: ...
+
+    assert [tool.needs for tool in server.tools.items.values()] == [tuple(known), ("elicitation",)]
+
+
+def test_an_annotation_that_nobody_knows_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("noticed")
+
+    @server.tool(annotations={"title": "Work", "destructivHint": True, "com.example/own": 1})
+    def work() -> None: ...
+
+    first, second = caplog.messages
+    assert first.startswith(f"{__file__}:")
+    assert first.endswith("annotations of work: no client knows 'destructivHint'. Did you mean \"destructiveHint\"?")
+    assert second.endswith("annotations of work: no client knows 'com.example/own'")
+    assert server.tools.items["work"].annotations == {"title": "Work", "destructivHint": True, "com.example/own": 1}
+
+
+def test_annotations_that_are_known(caplog: pytest.LogCaptureFixture) -> None:
+    names = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+    Server("fine").tool(name="work", annotations={"title": "Work", **dict.fromkeys(names, True)})(lambda: None)
+    assert not caplog.messages
 
 
 def test_a_tool_takes_the_numbers_that_a_server_takes() -> None:

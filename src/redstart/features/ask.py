@@ -75,7 +75,8 @@ class UrlElicitationRequired(ProtocolError):
 
     def __init__(self, url: str, message: str) -> None:
         self.url = _checked_url(url)
-        wire = {"mode": "url", "message": message, "url": url, "elicitationId": secrets.token_urlsafe(16)}
+        message = plain_text(message, MESSAGE)
+        wire = {"mode": "url", "message": message, "url": self.url, "elicitationId": secrets.token_urlsafe(16)}
         super().__init__(URL_ELICITATION_REQUIRED, message, {"elicitations": [wire]})
 
     def __reduce__(self) -> tuple[Any, Any]:
@@ -156,6 +157,7 @@ def _cannot(question: Question, need: str, reason: str) -> ToolError:
 # ---------------------------------------------------------------- elicitation
 
 
+MESSAGE: Final = "the message of a question"
 _FORM: Final = ("elicitation.form",)
 _URL: Final = ("elicitation.url",)
 
@@ -196,9 +198,7 @@ class FormQuestion(Question, kw_only=True):
 def form_question(call: Call, message: Any, schema: Any, key: str | None = None) -> Question:
     """A question with a form to fill in."""
     if type(message) is not str:
-        if not isinstance(message, str):
-            raise TypeError(f"the message of a question is text, not {message!r}")
-        message = str.__str__(message)
+        message = plain_text(message, MESSAGE)
     titled = call.dialect.titled_choices
     form, params, digest = elicitation(message, schema, titled)
     return FormQuestion(message, key, params, digest, _FORM, form=form, titled=titled)
@@ -222,7 +222,8 @@ class UrlQuestion(Question, kw_only=True):
 
 def url_question(call: Call, url: str, message: str, key: str | None = None) -> Question:
     """A request to visit a web page."""
-    place = {"mode": "url", "url": _checked_url(url)}
+    url, message = _checked_url(url), plain_text(message, MESSAGE)
+    place = {"mode": "url", "url": url}
     if call.dialect.url_required:
         place["elicitationId"] = secrets.token_urlsafe(16)
     elif not call.dialect.modern:
@@ -255,7 +256,17 @@ def _action(result: Any) -> Declined | Cancelled | None:
     return DECLINED if action == "decline" else CANCELLED
 
 
-def _checked_url(url: str) -> str:
+def plain_text(text: Any, what: str) -> str:
+    """The text, also of a subclass of str, which no encoder takes; anything else is refused."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is text, not {text!r}")
+    return str.__str__(text)
+
+
+def _checked_url(address: Any) -> str:
+    url = plain_text(address, "the address that a user is sent to")
+    if not url.isprintable() or " " in url:  # urlsplit would leave some of these out, and so see another address
+        raise ValueError(f"there is a space or a control character in the address that a user is sent to: {url!r:.200}")
     parts = urlsplit(url)
     if parts.scheme not in ("https", "http") or not parts.hostname:
         raise ValueError(f"a user can be sent to an http or https address only, not to {url!r}")

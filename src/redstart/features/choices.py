@@ -1,18 +1,22 @@
 """The choices of a field: how a schema lists them, what a client may answer, and how older clients answer several.
 
-Must not know: Python types, dialects, other fields.
+Must not know: annotations, dialects, other fields.
 """
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from redstart.schema.problems import show
 
 LISTINGS: Final[tuple[str, ...]] = ("oneOf", "anyOf", "enum", "const")
 """The ways to list choices."""
+MAX_CHOICES: Final = 1_000
+"""Of a list that a handler gives: nobody can choose from more, and to make them takes the time of all others."""
 
 
 class FormError(TypeError):
@@ -25,6 +29,64 @@ class Option(NamedTuple):
     wire: Any
     title: str
     value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several answers to choose from: any value, and the words that the user sees.
+
+    >>> Choice("eu-west", "Europe (Ireland)").title
+    'Europe (Ireland)'
+    """
+
+    value: Any
+    title: str = ""
+
+
+class Choices:
+    """The choices of one field of a form, with titles.
+
+    >>> from typing import Annotated
+    >>> Region = Annotated[str, Choices(("eu", "Europe"), ("us", "United States"))]
+    """
+
+    def __init__(self, *choices: Choice | tuple[str, str] | str) -> None:
+        listed = [{"const": value, "title": title or wire_text(value)} for value, title in map(pair_of, choices)]
+        self.json_schema_extra = {"oneOf": listed}
+
+
+def pair_of(choice: Any) -> tuple[Any, str]:
+    """The value of a choice, and the words for it, which may be none."""
+    if isinstance(choice, Choice):
+        return choice.value, choice.title
+    if isinstance(choice, enum.Enum):
+        return choice, title_of(choice)
+    if isinstance(choice, tuple) and len(choice) == 2 and isinstance(choice[1], str):
+        return choice
+    return choice, ""
+
+
+def title_of(member: enum.Enum) -> str:
+    """The words for a member of an Enum: its label, or its name where that says more than its value."""
+    label = getattr(member, "label", None)
+    if isinstance(label, str):
+        return label
+    said = str(member.value).casefold().replace("-", "_").replace(" ", "_")
+    return "" if said == member.name.casefold() else member.name.replace("_", " ").capitalize()
+
+
+def options_from(choices: list[Any] | tuple[Any, ...] | range) -> tuple[tuple[Option, ...], list[Any]]:
+    """The choices that a handler lists, and their values: these may be anything, so an option knows its place only."""
+    if not choices:
+        raise FormError("there is nothing to choose from: the list of choices is empty")
+    if choices[MAX_CHOICES : MAX_CHOICES + 1]:  # len() of a range may be more than it can say
+        raise FormError(f"there are more than {MAX_CHOICES:,} choices, too many for a form: ask for a text or a number")
+    options, values = list[Option](), list[Any]()
+    for at, (value, title) in enumerate(map(pair_of, choices)):
+        wire = wire_text(value.value if isinstance(value, enum.Enum) else value)
+        options.append(Option(wire, str(title) if title else "", at))
+        values.append(value)
+    return tuple(options), values
 
 
 def options_of(name: str, schema: dict[str, Any], *, as_text: bool) -> tuple[Option, ...]:

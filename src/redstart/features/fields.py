@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from redstart.features.choices import FormError as FormError
 from redstart.features.choices import Option, default_of, known_by, split, wire_text
+from redstart.features.errors import log
 from redstart.schema.problems import (
     Problem,
     ShapeError,
@@ -26,6 +27,10 @@ from redstart.schema.problems import (
 
 WORDS: Final[tuple[str, ...]] = ("title", "description")
 SCALARS: Final = ("string", "integer", "number", "boolean")
+SECRETS: Final = frozenset(
+    {"password", "passwd", "passphrase", "secret", "token", "apikey", "accesstoken", "privatekey"}
+)
+"""The names of secrets, without the ways to write them: api_key, apiKey, API-Key."""
 
 
 def _is_date(text: str) -> bool:
@@ -265,6 +270,19 @@ def is_secret(schema: dict[str, Any]) -> bool:
 def secret(name: str) -> FormError:
     """Why it is refused. Spec: servers MUST NOT ask for sensitive information in a form."""
     return FormError(f'the field "{name}" is a secret, and no form may ask for one: use ctx.elicit_url')
+
+
+def warn_of_secrets(form: str, fields: list[Field]) -> None:
+    """Say in the log which fields look like secrets: a name is no proof, so they are not refused."""
+    for field in fields:
+        name = field.name.casefold().replace("_", "").replace("-", "")
+        if name in SECRETS and field.kind == "string" and not field.options and "format" not in field.wire:
+            log.warning(
+                '%s: the field "%s" asks for a secret in a form, where the client and its model may see it: '
+                "use ctx.elicit_url",
+                form,
+                field.name,
+            )
 
 
 def _refusal(problem: Problem) -> ShapeError:

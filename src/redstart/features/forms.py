@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, ForwardRef, NamedTuple
+from typing import Any, Final, ForwardRef, NamedTuple, get_args, get_origin
 from zlib import crc32
 
 import msgspec
 from msgspec import Raw
 
-from redstart.features.choices import FormError, Option, options_of
-from redstart.features.fields import FORMATS, WORDS, Field, is_secret, read_fields, secret
+from redstart.features.choices import Choice as Choice
+from redstart.features.choices import Choices as Choices
+from redstart.features.choices import FormError, Option, options_from, options_of, title_of
+from redstart.features.fields import FORMATS, WORDS, Field, is_secret, read_fields, secret, warn_of_secrets
 from redstart.features.rawforms import raw_fields
 from redstart.schema.containers import Array
 from redstart.schema.foreign import DECIMAL
@@ -34,30 +35,8 @@ SCALARS: Final = (str, int, bool)
 ANSWER: Final = "answer"
 """The name of the one field of a form for a bare `str`, `int`, choice …"""
 SAID_CHARS: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One of several answers to choose from: any value, and the words that the user sees.
-
-    >>> Choice("eu-west", "Europe (Ireland)").title
-    'Europe (Ireland)'
-    """
-
-    value: Any
-    title: str = ""
-
-
-class Choices:
-    """The choices of one field of a form, with titles.
-
-    >>> from typing import Annotated
-    >>> Region = Annotated[str, Choices(("eu", "Europe"), ("us", "United States"))]
-    """
-
-    def __init__(self, *choices: Choice | tuple[str, str] | str) -> None:
-        pairs = [_pair(choice) for choice in choices]
-        self.json_schema_extra = {"oneOf": [{"const": value, "title": title or str(value)} for value, title in pairs]}
+TYPING: Final = ("typing", "types", "typing_extensions")
+"""Where annotations come from that are no classes."""
 
 
 class Format:
@@ -163,8 +142,8 @@ def compile_form(schema: Any) -> Form:
     >>> compile_form(bool).schema(True)
     {'type': 'object', 'properties': {'answer': {'type': 'boolean'}}, 'required': ['answer']}
     """
-    if isinstance(schema, type):
-        return _from_type(schema)
+    if type(schema) is type or _is_itself(schema):
+        return _from_class(schema)
     if isinstance(schema, Form):
         return schema
     if isinstance(schema, Mapping):
@@ -174,20 +153,24 @@ def compile_form(schema: Any) -> Form:
             raise FormError(f"the schema of the form is no JSON: {error}") from error
         return _from_raw(encoded)
     if isinstance(schema, list | tuple | range):
-        return _from_choices(list(schema))
+        options, values = options_from(schema)
+        field = Field.choosing(ANSWER, {}, options, required=True)
+        return Form([field], lambda content: values[content[ANSWER]])
     if isinstance(schema, str | bytes | ForwardRef):  # never evaluated: it may come from anywhere
         raise FormError(f"a form is a type, a list of choices or a JSON Schema, not the text {schema!r:.80}")
+    if not _is_annotation(schema):
+        said = f"this is an object of class {type(schema).__qualname__} where a class is needed"
+        raise FormError(f"{said}: a form is a type, a list of choices or a JSON Schema")
     try:
+        key = _Key(schema)
+    except TypeError:  # unhashable, such as Annotated[int, {}]
         return _from_type(schema)
-    except TypeError as error:
-        if isinstance(error, FormError) or "unhashable" not in str(error):
-            raise
-        return _from_type.__wrapped__(schema)
+    return _from_key(key)
 
 
 def elicitation(message: str, schema: Any, titled: bool) -> tuple[Form, Raw, int]:
     """A form, and the params and the fingerprint of an elicitation with it."""
-    constant = isinstance(schema, type) and len(message) <= SAID_CHARS  # as nearly always
+    constant = (type(schema) is type or _is_itself(schema)) and len(message) <= SAID_CHARS  # as nearly always
     return (_kept if constant else _elicitation)(message, schema, titled)
 
 
@@ -199,27 +182,44 @@ def _elicitation(message: str, schema: Any, titled: bool) -> tuple[Form, Raw, in
 _kept = lru_cache(256)(_elicitation)
 
 
-# ---------------------------------------------------------------- from choices
+# ---------------------------------------------------------------- what a form is remembered by
 
 
-def _pair(choice: Any) -> tuple[Any, str]:
-    if isinstance(choice, Choice):
-        return choice.value, choice.title
-    if isinstance(choice, enum.Enum):
-        return choice, _title_of(choice)
-    if isinstance(choice, tuple) and len(choice) == 2 and isinstance(choice[1], str):
-        return choice
-    return choice, ""
+def _is_itself(schema: Any) -> bool:
+    """Whether it is a class that equals no other: a metaclass may see that differently."""
+    kind: Any = type(schema)
+    return isinstance(schema, type) and kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
 
 
-def _from_choices(choices: list[Any]) -> Form:
-    if not choices:
-        raise FormError("there is nothing to choose from: the list of choices is empty")
-    pairs = [_pair(choice) for choice in choices]
-    names = [str(value.value if isinstance(value, enum.Enum) else value) for value, _ in pairs]
-    options = tuple(Option(name, title, at) for at, (name, (_, title)) in enumerate(zip(names, pairs, strict=True)))
-    field = Field.choosing(ANSWER, {}, options, required=True)
-    return Form([field], lambda content: pairs[content[ANSWER]][0])
+def _is_annotation(schema: Any) -> bool:
+    named = isinstance(schema, type) or type(schema).__module__ in TYPING
+    return named or schema is None or get_origin(schema) is not None
+
+
+class _Key:
+    """An annotation, told from all others: to Python Literal["a", "b"] equals Literal["b", "a"], to a reader not."""
+
+    __slots__ = ("_hash", "_parts", "annotation")
+
+    def __init__(self, annotation: Any) -> None:
+        self.annotation = annotation  # while it is here, no other class gets the id of one of its classes
+        self._parts = _parts(annotation)
+        self._hash = hash(self._parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and bool(self._parts == other._parts)
+
+
+def _parts(annotation: Any) -> Any:
+    """A class is only itself, arguments have an order, and 1 is not True."""
+    if isinstance(annotation, type):
+        return id(annotation)
+    if arguments := get_args(annotation):
+        return _parts(get_origin(annotation)), *map(_parts, arguments)
+    return type(annotation), annotation
 
 
 # ---------------------------------------------------------------- from a raw schema
@@ -234,14 +234,29 @@ def _as_dict(value: Any) -> dict[Any, Any]:
 @lru_cache(256)
 def _from_raw(encoded: bytes) -> Form:
     schema = msgspec.json.decode(encoded)
-    return Form(raw_fields(schema), lambda content: content, schema)
+    fields = raw_fields(schema)
+    warn_of_secrets(schema.get("title", "a form"), fields)
+    return Form(fields, lambda content: content, schema)
 
 
 # ---------------------------------------------------------------- from a type
 
 
-@lru_cache(1024)
 def _from_type(annotation: Any) -> Form:
+    form = _compiled(annotation)
+    warn_of_secrets(_name(annotation), form.fields)
+    return form
+
+
+_from_class = lru_cache(1024)(_from_type)
+
+
+@lru_cache(1024)
+def _from_key(key: _Key) -> Form:
+    return _from_type(key.annotation)
+
+
+def _compiled(annotation: Any) -> Form:
     try:
         shape = compile_type(annotation, where="a form")
     except UnsupportedType as error:
@@ -252,7 +267,7 @@ def _from_type(annotation: Any) -> Form:
         if document.get("type") == "object":
             raise FormError(f"{_name(annotation)} has no named fields, so no form can be made of it")
         field = _field(ANSWER, document, document, _enum_of(target), required=True)
-        if annotation in SCALARS:  # what the field has read is the answer
+        if any(annotation is kind for kind in SCALARS):  # what the field has read is the answer
             return Form([field], itemgetter(ANSWER), exact=annotation)
         if field.nullable:
             return Form([field], lambda content: shape.convert(content.get(ANSWER)), root=ANSWER)
@@ -356,18 +371,10 @@ def _enum_of(node: Any) -> type[enum.Enum] | None:
     return None
 
 
-def _title_of(member: enum.Enum) -> str:
-    label = getattr(member, "label", None)
-    if isinstance(label, str):
-        return label
-    said = str(member.value).casefold().replace("-", "_").replace(" ", "_")
-    return "" if said == member.name.casefold() else member.name.replace("_", " ").capitalize()
-
-
 def _titled(options: tuple[Option, ...], members: type[enum.Enum] | None) -> tuple[Option, ...]:
     if members is None or any(option.title for option in options):
         return options
-    titles = {member.value: _title_of(member) for member in members if isinstance(member.value, str | int)}
+    titles = {member.value: title_of(member) for member in members if isinstance(member.value, str | int)}
     if not any(titles.get(option.value) for option in options):
         return options
     return tuple(Option(o.wire, titles.get(o.value) or o.wire, o.value) for o in options)

@@ -19,7 +19,7 @@ from redstart.features.fill import compile_text, fill
 from redstart.features.outcome import outcome, require
 from redstart.features.registry import Registry, Visible
 from redstart.features.results import BLOCK_TYPES, Unencodable, block, is_media
-from redstart.features.tools import Invoke, nearest
+from redstart.features.tools import Invoke, known_needs, nearest
 from redstart.protocol.call import Call
 from redstart.schema.problems import ShapeError
 from redstart.schema.signature import Signature, compile_signature
@@ -78,7 +78,7 @@ class Prompt:
         self.arguments: Any = arguments
         self.icons = icons
         self.meta = meta
-        self.needs = tuple(needs)
+        self.needs = needs
         self.executor = executor
         self.timeout = timeout
         self.visible = visible
@@ -112,6 +112,7 @@ class Prompt:
         """Decide everything that can be decided now; what cannot be served fails here, with file and line."""
         if not self.name or self.name == "<lambda>" or not self.name.isprintable():
             raise RegistrationError(f"{self.place}: {self.name!r} is no name for a prompt; give it one with name=")
+        self.needs = known_needs(self.needs, f"{self.place}: needs of {self.name}")
         if (self.handler is None) == (self.messages is None):
             raise RegistrationError(f"{self.place}: a prompt has a handler= or messages=, one of the two")
         if self.messages is not None:

@@ -21,7 +21,7 @@ from redstart.features.outcome import outcome, require
 from redstart.features.prompts import refuse_generator
 from redstart.features.registry import Cache, Registry, Visible
 from redstart.features.results import Unencodable, is_media, to_json
-from redstart.features.tools import Invoke, nearest
+from redstart.features.tools import Invoke, known_needs, nearest
 from redstart.protocol.call import Call
 from redstart.schema.problems import ShapeError
 from redstart.schema.signature import Signature, compile_signature
@@ -80,7 +80,7 @@ class Resource:
         self.icons = icons
         self.meta = meta
         self.cache = cache
-        self.needs = tuple(needs)
+        self.needs = needs
         self.executor = executor
         self.timeout = timeout
         self.visible = visible
@@ -120,6 +120,7 @@ class Resource:
         if self.size is not None and self.size < 0:
             raise RegistrationError(f"{self.place}: the size of {self.uri} is {self.size}")
         self.annotations = _annotations(self.annotations, self.place)
+        self.needs = known_needs(self.needs, f"{self.place}: needs of {self.name}")
         if self.handler is None:
             if self.template is None:
                 raise RegistrationError(f"{self.place} has no handler, and only a template may do without one")

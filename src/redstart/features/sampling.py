@@ -10,15 +10,25 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from zlib import crc32
 
+import msgspec
 from msgspec import Raw
 
 from redstart.features.ask import BadAnswer, Question
 from redstart.features.results import block
 from redstart.protocol.call import Call
-from redstart.wire.jsonrpc import encode
 from redstart.wire.types import Message
 
 ROLES: Final = ("user", "assistant")
+
+
+def _plain(value: Any) -> str:
+    """A text of a subclass of str, as the encoder needs it."""
+    if not isinstance(value, str):
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+    return str.__str__(value)
+
+
+_encode: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=_plain).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +70,9 @@ class SampleQuestion(Question):
             raise BadAnswer("The answer of a model is {role, content, model}.")
         return Sampled(
             result.get("role", "assistant"),
-            _parts(content),
-            str(result.get("model", "")),
-            str(result.get("stopReason", "")),
+            _copied(_parts(content)),
+            str(result.get("model") or ""),
+            str(result.get("stopReason") or ""),
         )
 
 
@@ -76,7 +86,7 @@ class RootsQuestion(Question):
         roots = result.get("roots") if isinstance(result, dict) else None
         if not isinstance(roots, list) or not all(isinstance(r, dict) and isinstance(r.get("uri"), str) for r in roots):
             raise BadAnswer('Roots are {"roots": [{"uri": "file:///…"}, …]}.')
-        return [Root(r["uri"], str(r.get("name") or ""), r.get("_meta") or {}) for r in roots]
+        return [Root(r["uri"], str(r.get("name") or ""), _copied(r.get("_meta") or {})) for r in roots]
 
 
 def sampling_question(
@@ -100,7 +110,7 @@ def sampling_question(
     if params.get("includeContext") in ("thisServer", "allServers") and call.dialect.sampling_parts:
         needs.append("sampling.context")
     words = next((part.get("text", "") for part in _parts(said[-1]["content"])), "") if said else ""
-    encoded = encode(params)
+    encoded = _encode(params)
     return SampleQuestion(words, key, Raw(encoded), crc32(encoded), needs)
 
 
@@ -134,14 +144,19 @@ def _message(message: Any) -> dict[str, Any]:
 def _block(content: Any) -> Any:
     if isinstance(content, Mapping) and content.get("type") in ("tool_use", "tool_result"):
         return dict(content)
-    import msgspec
-
-    return msgspec.to_builtins(block(content))
+    if isinstance(content, dict):
+        content = {key: _plain(value) if isinstance(value, str) else value for key, value in content.items()}
+    return msgspec.to_builtins(block(content), enc_hook=_plain)
 
 
 def _tool(call: Call, tool: Any) -> Any:
     entry = getattr(tool, "entry", None)
     return entry(call.dialect) if callable(entry) else tool
+
+
+def _copied(answer: Any) -> Any:
+    """The answer for a handler to change as it likes: the recorded one is met again in the next round."""
+    return msgspec.to_builtins(answer)
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:

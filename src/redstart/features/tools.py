@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from msgspec import UNSET, Raw
 
-from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, Unanswered, place
+from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, Unanswered, log, place
 from redstart.features.explicit import Injected as Injected
 from redstart.features.explicit import Parameter as Parameter
 from redstart.features.explicit import compile_explicit
@@ -36,6 +36,14 @@ Invoke = Callable[[Call, dict[str, Any]], Awaitable[Any]]
 Task = Literal["forbidden", "optional", "required"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+ANNOTATIONS: Final = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+CAPABILITIES: Final = (
+    *("elicitation", "elicitation.form", "elicitation.url", "sampling", "sampling.tools", "sampling.context"),
+    *("roots", "tasks", "extensions", "experimental"),
+)
+"""What `ClientCapabilities.has` knows."""
+OPEN_CAPABILITIES: Final = ("tasks.", "extensions.", "experimental.")
+"""Those in which a client may declare what nobody here knows."""
 
 
 class Tool:
@@ -88,7 +96,7 @@ class Tool:
         self.icons = icons
         self.meta = meta
         self.task: Task = ("optional" if task else "forbidden") if isinstance(task, bool) else task
-        self.needs = tuple(needs)
+        self.needs = needs
         self.executor = executor
         self.timeout = timeout
         self.concurrency = concurrency
@@ -126,6 +134,8 @@ class Tool:
         if not _NAME.fullmatch(self.name):
             hint = "give it one with name=" if self.name in ("", "<lambda>") else "use letters, digits, _ . -"
             raise RegistrationError(f"{self.place}: {self.name!r} is no name for a tool; {hint}")
+        self.needs = known_needs(self.needs, f"{self.place}: needs of {self.name}")
+        self._warn_of_annotations()
         if self.typed:
             signature = with_local_names(
                 self.handler, lambda names: compile_signature(self.handler, injected=injected, names=names)
@@ -145,6 +155,13 @@ class Tool:
         self.output = Output(wanted, self._schemas[1], self.outputs, self.cut, where)
         self.output_schema = self.output.schema
         self.header_rules = tuple(header_rules(self.input_schema, self.place))
+
+    def _warn_of_annotations(self) -> None:
+        """Annotations may be of an extension; a name that nobody knows is more often a slip."""
+        for name in self.annotations if isinstance(self.annotations, Mapping) else ():
+            if name not in ANNOTATIONS:
+                hint = nearest(str(name), ANNOTATIONS)
+                log.warning("%s: annotations of %s: no client knows %r%s", self.place, self.name, name, hint)
 
     # ------------------------------------------------------------ listing
 
@@ -235,10 +252,20 @@ class Tools:
         return ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}{nearest(name, self.registry.seen(call))}")
 
 
-def nearest(name: str, known: Mapping[str, Any]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """`. Did you mean "add"?`, or nothing."""
     close = difflib.get_close_matches(name, known, n=1) if len(name) <= 256 else []
     return f'. Did you mean "{close[0]}"?' if close else ""
+
+
+def known_needs(needs: Sequence[str], where: str) -> Sequence[str]:
+    """The names of capabilities. One that no client could declare would refuse every call, and blame the client."""
+    found = (needs,) if isinstance(needs, str) else tuple(needs)
+    for need in found:
+        if need not in CAPABILITIES and not str(need).startswith(OPEN_CAPABILITIES):
+            words = f"{where}: {need!r} is no capability of a client; these are: {', '.join(CAPABILITIES)}"
+            raise RegistrationError(words + nearest(str(need), CAPABILITIES))
+    return found
 
 
 def check_needs(call: Call, needs: Sequence[str]) -> None:
