@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -18,8 +19,12 @@ def as_before(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     known = set(sys.modules)
     yield
     loaded = (tmp_path_factory.getbasetemp(), ROOT / "examples")
-    for name in set(sys.modules) - known:
-        module = sys.modules[name]
-        files = [module.__file__] if getattr(module, "__file__", None) else list(getattr(module, "__path__", ()))
-        if any(Path(str(file)).is_relative_to(place) for file in files for place in loaded):
+    new = {name: sys.modules[name] for name in set(sys.modules) - known}
+    places = {name: _places(module) for name, module in new.items()}  # before any goes: a folder asks its parent
+    for name, found in places.items():
+        if any(Path(place).is_relative_to(folder) for place in found for folder in loaded):
             del sys.modules[name]
+
+
+def _places(module: ModuleType) -> list[str]:
+    return [file] if (file := getattr(module, "__file__", None)) else list(map(str, getattr(module, "__path__", ())))

@@ -7,6 +7,7 @@ import asyncio
 import sys
 
 from redstart.cli.target import ready
+from redstart.server.trouble import not_started
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -19,10 +20,21 @@ def act(arguments: argparse.Namespace) -> int:
     server = ready(arguments.target)
     if server is None:
         return 2
-    found = asyncio.run(problems(server))
+    try:
+        found = asyncio.run(problems(server))
+    except Exception as error:
+        if error is not server.host.failure:
+            raise
+        sys.stderr.write(f"redstart: {not_started(server.name, error)}\n")
+        return 1
     for problem in found:
         print(problem)
-    tools, prompts, resources = len(server.tools), len(server.prompts), len(server.resources) + len(server.templates)
-    sys.stderr.write(f"{server.name}: {tools} tools, {prompts} prompts, {resources} resources, ")
-    sys.stderr.write(f"{len(found)} problems\n" if found else "nothing wrong in any revision\n")
+    counts = len(server.tools), len(server.prompts), len(server.resources) + len(server.templates)
+    offered = map(_counted, counts, ("tool", "prompt", "resource"))
+    said = _counted(len(found), "problem") if found else "nothing wrong in any revision"
+    sys.stderr.write(f"{server.name}: {', '.join((*offered, said))}\n")
     return 1 if found else 0
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -1,6 +1,6 @@
 """What `redstart doctor` says of an installation: the interpreter, the libraries, the extras, the keys.
 
-No key is ever printed. Nothing but the standard library is imported at the top: a missing library is for a step to say.
+No key is ever printed. Nothing that needs a library is imported at the top: a missing library is for a step to say.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from contextlib import suppress
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import NamedTuple
+
+from redstart.server.trouble import IN_CODE
 
 OLDEST = (3, 11)
 EXTRAS = {
@@ -29,8 +31,6 @@ EXTRAS = {
 """What each extra is for; nothing where no code uses it yet."""
 MODULES = {"opentelemetry-api": "opentelemetry"}
 """Libraries that are imported by another name."""
-IN_CODE = r"""(\bkeys\s*=\s*[\[(])[^\])]*|(?<=://)[^\s'"]+(?=@)"""
-"""What a traceback may show: keys in a line of code, the user of a URL."""
 SECRETS = re.compile(IN_CODE + "|[0-9A-Fa-f]{32,}")
 """The same, and anything that `openssl rand -hex` made."""
 

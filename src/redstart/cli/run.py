@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import math
 
-from redstart.cli.target import not_started, ready
+from redstart.cli.target import ready
+
+MAX_PORT = 65535
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or len(text) > 5 or int(text) > MAX_PORT:
+        raise argparse.ArgumentTypeError(f"a port is a whole number from 0 to {MAX_PORT}, not {text}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds >= 0:
+        raise argparse.ArgumentTypeError(f"a number of seconds, not {text}")
+    return seconds
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="file.py or package.module, each also with :object; or a folder")
     parser.add_argument("--http", action="store_true", help="serve Streamable HTTP instead of stdio")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8000, help="port to listen on (default 8000; 0 picks one)")
+    parser.add_argument("--port", type=_port, default=8000, help="port to listen on (default 8000; 0 picks one)")
     parser.add_argument("--path", default="/mcp", help="path of the endpoint (default /mcp)")
     parser.add_argument("--public-url", help="the URL under which clients reach the server")
     parser.add_argument("--allow-host", action="append", default=[], help="a further host name to answer to")
     parser.add_argument("--allow-origin", action="append", default=[], help="a site whose pages may use the server")
+    parser.add_argument("--drain", type=_seconds, default=30, help="seconds for open calls at the end (default 30)")
     parser.add_argument("--framing", choices=["auto", "newline", "content-length"], default="auto")
 
 
@@ -29,22 +48,17 @@ def act(arguments: argparse.Namespace) -> int:
     server = ready(arguments.target)
     if server is None:
         return 2
-    try:
-        if arguments.http:
-            server.run(
-                "http",
-                host=arguments.host,
-                port=arguments.port,
-                path=arguments.path,
-                public_url=arguments.public_url,
-                allowed_hosts=arguments.allow_host,
-                allowed_origins=arguments.allow_origin,
-            )
-        else:
-            server.run("stdio", framing=arguments.framing)
-    except Exception as error:
-        if error is not server.host.failure:
-            raise
-        sys.stderr.write(f"redstart: {not_started(server.name, error)}\n")
-        return 1
+    if arguments.http:
+        server.run(
+            "http",
+            host=arguments.host,
+            port=arguments.port,
+            path=arguments.path,
+            public_url=arguments.public_url,
+            allowed_hosts=arguments.allow_host,
+            allowed_origins=arguments.allow_origin,
+            drain=arguments.drain,
+        )
+    else:
+        server.run("stdio", framing=arguments.framing)
     return 0

@@ -6,24 +6,19 @@ import difflib
 import importlib
 import importlib.util
 import inspect
-import os
-import re
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from redstart.cli.installation import IN_CODE
 from redstart.features.errors import RegistrationError
 from redstart.schema.callables import SignatureError
 from redstart.schema.types import UnsupportedType
 from redstart.server.server import Server
+from redstart.server.trouble import shown, where
 
-NOT_SHOWN = ("redstart/cli", "redstart/server", "redstart/transports", "importlib", "contextlib.py", "uvloop/")
-"""Files whose lines in a traceback are of no interest to who wrote the server."""
 R = TypeVar("R")
 
 NAMES = ("server", "mcp", "app")
@@ -62,9 +57,32 @@ def load(target: str) -> Server:
             return meant[0]  # `sys.exit()` behind `server.run()`
     if name:
         return _as_server(_attribute(module, name), target)
-    found = [getattr(module, n) for n in NAMES if isinstance(getattr(module, n, None), Server)]
-    found = found or meant or [value for value in vars(module).values() if isinstance(value, Server)]
-    return found[0] if found else _as_server(module, target)
+    there = _servers(module)
+    found = [name for name in NAMES if name in there]
+    taken = there[found[0]] if found else next(iter((*meant, *there.values())), None)
+    if taken is None:
+        return _as_server(module, target)
+    if found or not meant:  # else the file itself has said which one it means
+        _note_others(target, taken, there)
+    return taken
+
+
+def _servers(module: ModuleType) -> dict[str, Server]:
+    """The servers of a module by name; what people call the one that they mean comes first."""
+    names = [name for name in (*NAMES, *vars(module)) if isinstance(getattr(module, name, None), Server)]
+    return {name: getattr(module, name) for name in names}
+
+
+def _note_others(target: str, taken: Server, there: dict[str, Server]) -> None:
+    """Say which one of several servers was taken, and how another one is named."""
+    first = {id(server): name for name, server in reversed(there.items())}  # two names of one server count once
+    others = [name for number, name in first.items() if number != id(taken)][::-1]
+    if others:
+        listed = " or ".join(f"`{name}`" for name in others)
+        sys.stderr.write(
+            f"redstart: {target} has {len(first)} servers, and `{first[id(taken)]}` is taken; "
+            f"for {listed} write {target}:{others[0]}\n"
+        )
 
 
 def _as_server(thing: Any, target: str) -> Server:
@@ -155,11 +173,11 @@ def _run(load: Callable[[], R], what: str) -> R:
         raise TargetError(f"{what} could not be loaded: {error}") from None
     except SystemExit as error:
         raise _Ended(
-            f"{what} ended itself while it was loaded, with sys.exit({error.code!r}){_where(error)}; what should not "
+            f"{what} ended itself while it was loaded, with sys.exit({error.code!r}){where(error)}; what should not "
             'happen on import belongs below `if __name__ == "__main__":`'
         ) from None
     except Exception as error:
-        raise TargetError(f"{what} could not be loaded{_where(error)}: {_shown(error)}\n{_advice(error)}") from None
+        raise TargetError(f"{what} could not be loaded{where(error)}: {shown(error)}\n{_advice(error)}") from None
 
 
 def ready(target: str) -> Server | None:
@@ -173,40 +191,6 @@ def ready(target: str) -> Server | None:
         sys.stderr.write(f"redstart: {error}\n")
         return None
     return server
-
-
-def not_started(name: str, error: Exception) -> str:
-    """Why a server did not come up: for a person, and without what is secret in the lines of code."""
-    return f"{name} did not start{_where(error)}: {_shown(error)}"
-
-
-def _shown(error: Exception) -> str:
-    lines = traceback.format_exception(error)
-    own = [line for line in lines if not any(part in line for part in NOT_SHOWN)]
-    said = "".join(traceback.format_exception_only(error)).rstrip().rpartition("\n")[2]
-    return re.sub(IN_CODE, lambda match: (match[1] or "") + "***", f"{said}\n{''.join(own).rstrip()}")
-
-
-def _where(error: BaseException) -> str:
-    """Where in the user's code it happened: the innermost line that is neither Python's nor ours.
-
-    Nor that of a library, unless there is no other: what is served may be installed itself.
-    """
-    if isinstance(error, SyntaxError) and error.filename:
-        return f" ({error.filename}, line {error.lineno})"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_foreign(frame.filename)]
-    frames = [frame for frame in frames if not _is_installed(frame.filename)] or frames
-    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-
-
-def _is_foreign(file: str) -> bool:
-    """Whether a file is neither ours nor Python's own. (What pip installs may be in a folder of Python's.)"""
-    ours, pythons = os.path.join(Path(__file__).parents[1], ""), os.path.join(Path(os.__file__).parent, "")
-    return not file.startswith(("<", ours)) and (_is_installed(file) or not file.startswith(pythons))
-
-
-def _is_installed(file: str) -> bool:
-    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
 
 
 def _advice(error: Exception) -> str:

@@ -5,10 +5,13 @@ The transports are loaded when they are used, because no server needs all of the
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
+
+from redstart.server.checked import SettingsError
 
 if TYPE_CHECKING:
     from redstart.protocol.framing import Framing
@@ -16,6 +19,24 @@ if TYPE_CHECKING:
 
 Transport = Literal["stdio", "http"]
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+@contextmanager
+def _in_words(server: Server) -> Iterator[None]:
+    """What keeps a server from starting ends the program as `redstart run` does, not in a traceback of our code."""
+    try:
+        yield
+    except Exception as error:
+        # A thread that exits says nothing, so there it stays an exception.
+        if threading.current_thread() is not threading.main_thread():
+            raise
+        if isinstance(error, SettingsError):
+            raise SystemExit(f"redstart: {error}") from error
+        if error is not server.host.failure:
+            raise
+        from redstart.server.trouble import not_started
+
+        raise SystemExit(f"redstart: {not_started(server.name, error)}") from error
 
 
 class Running:
@@ -53,7 +74,8 @@ class Running:
     ) -> None:
         """Serve until the client goes away (stdio) or the process is told to stop.
 
-        `stdin` and `stdout` are binary files to serve on instead of the process's own.
+        `stdin` and `stdout` are binary files to serve on instead of the process's own. What keeps the server of a
+        process from starting ends that: SystemExit with the reason in words, and the error itself as its `__cause__`.
 
         >>> from redstart import Server
         >>> server = Server("quick")
@@ -62,14 +84,17 @@ class Running:
         if Running._recording is not None:
             Running._recording.append(cast("Server", self))
             return
+        server = cast("Server", self)
         if transport == "http":
             from redstart.transports.serve import run_http
 
-            run_http(cast("Server", self), host=host, port=port, path=path, **options)
+            with _in_words(server):
+                run_http(server, host=host, port=port, path=path, **options)
         elif transport == "stdio":
             from redstart.transports.stdio import run_stdio
 
-            run_stdio(cast("Server", self), framing=framing, stdin=stdin, stdout=stdout, **options)
+            with _in_words(server) if stdin is None and stdout is None else nullcontext():
+                run_stdio(server, framing=framing, stdin=stdin, stdout=stdout, **options)
         else:
             raise ValueError(f'transport must be "stdio" or "http", not {transport!r}')
 

@@ -16,6 +16,7 @@ from functools import cache
 from hashlib import sha256
 from os import urandom
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 from redstart.features.errors import log
@@ -28,6 +29,11 @@ _HEAD: Final = 5
 _NONCE: Final = 12
 _TAG: Final = 16
 _MAC: Final = 32
+_LEAST: Final = {b"\x01": _HEAD + _NONCE + _TAG, b"\x02": _HEAD + _MAC}
+"""The least size of a state, by how it was made."""
+WARN_EVERY: Final = 60.0
+_warn_after = 0.0
+"""The moment from which the next warning of a wrong key may come: anybody can send such states."""
 
 MAKE_ONE: Final = "make a key with: openssl rand -hex 32"
 WRONG: Final = (
@@ -189,7 +195,20 @@ class KeyRing:
                 payload = _decrypted(key, sealed, bound) if head == key.encrypted else _verified(key, sealed, bound)
                 if payload is not None:
                     return payload
+        self._note_other_keys(head, len(sealed))
         raise refused()
+
+    def _note_other_keys(self, head: bytes, size: int) -> None:
+        """Tell the operator of a state that looks like ours and has another key: no client can mend that."""
+        global _warn_after
+        keys, now = self._ready(), monotonic()
+        known = any(head in (key.encrypted, key.signed) for key in keys)
+        if known or size < _LEAST.get(head[:1], MAX_STATE) or now < _warn_after:
+            return
+        _warn_after = now + WARN_EVERY
+        count = len(keys)
+        how = "does not open with the key" if count == 1 else f"opens with none of the {count} keys"
+        log.warning("a requestState %s of this server: do all its processes have the same REDSTART_KEYS?", how)
 
 
 def _decrypted(key: _Key, sealed: bytes, bound: bytes) -> bytes | None:

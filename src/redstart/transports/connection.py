@@ -48,6 +48,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     max_body = 4 * 1024 * 1024
     deadline = 10.0
     idle = 75.0
+    stopping = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -224,6 +225,15 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         elif not self.reading and now - self.since > self.idle:
             self.transport.close()
 
+    def shutdown(self) -> None:
+        self.stopping = True
+        super().shutdown()
+
+    def cut_off(self) -> None:
+        """The server has waited for long enough; a refusal still goes out, if the client takes it at once."""
+        if not self._running() or self.cycle.response_started:
+            self.transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.connections.discard(self)
         if self.cycle is not None:
@@ -258,16 +268,25 @@ class Cycle:
             await endpoint.serve(self._scope, self._headers, self)
         except ConnectionAbortedError:  # a client that does not read would hold up an orderly end, too
             self._wire.transport.abort()
+        except asyncio.CancelledError as error:
+            if self._wire.stopping or self.disconnected:
+                self._fail(503, b"the server stops")
+            else:
+                self._fail(500, b"internal server error", error)
         except BaseException as error:
-            log.error("a request failed", exc_info=error)
-            if not self.response_started:
-                self._wire.refuse(500, b"internal server error")
-            self._wire.transport.close()
+            self._fail(500, b"internal server error", error)
         else:
             if not self.response_complete and not self.disconnected:
                 self._wire.transport.close()
         finally:
             self._wire.tasks.discard(self.task)
+
+    def _fail(self, status: int, text: bytes, error: BaseException | None = None) -> None:
+        if error is not None:
+            log.error("a request failed", exc_info=error)
+        if not self.response_started:
+            self._wire.refuse(status, text)
+        self._wire.transport.close()
 
     # ------------------------------------------------------------ the caller
 

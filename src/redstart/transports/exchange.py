@@ -6,7 +6,8 @@ In the modern era a client that goes away cancels its request; in the handshake 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from redstart.features.errors import Unwind
 from redstart.protocol.call import Call
@@ -15,9 +16,14 @@ from redstart.transports.caller import JSON, JSON_ONLY, Caller, HeaderList
 from redstart.transports.guard import Accepts
 from redstart.transports.sessions import HttpSession
 from redstart.transports.stream import Stream, Writer
+from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
 if TYPE_CHECKING:
     from redstart.server.host import Host
+
+STOPPING: Final = ProtocolError(
+    INTERNAL_ERROR, "The server is stopping, and this call is not done. Send it again when the server is back."
+)
 
 
 class _Ended:
@@ -39,12 +45,32 @@ class _Ended:
 ENDED = _Ended()
 
 
+def is_asking(call: Call) -> bool:
+    """Whether a call waits for the answer of its client."""
+    waiting = call.state.waiting if call.state is not None else None
+    return any(pending is not None and not future.done() for future, pending in (waiting or {}).items())
+
+
+def any_call(call: Call) -> bool:
+    return True
+
+
+def give_up(host: Host, call: Call) -> bytes | None:
+    """End the work of a call because the server stops; the answer that says so."""
+    if call.state is not None:
+        call.state.close()  # what was asked is taken back before the answer: nothing may come after that
+    call.status = call.dialect.status(STOPPING.code)
+    data = call.link.fail(call, STOPPING)
+    host.cancel(call)
+    return data
+
+
 class Exchange:
     """The channel of the calls of one POST."""
 
     __slots__ = (
-        "_accepts", "_caller", "_calls", "_headers", "_host", "_keep_alive", "_session", "_stream", "_task", "_writer",
-        "gone",
+        "_accepts", "_caller", "_calls", "_headers", "_host", "_keep_alive", "_last", "_session", "_stream", "_task",
+        "_writer", "gone",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +90,7 @@ class Exchange:
         self._headers = headers
         self._writer: Writer | None = None
         self._stream: Stream | None = None
+        self._last: bytes | None = None
         self.gone = False
 
     # ------------------------------------------------------------ the calls
@@ -75,7 +102,7 @@ class Exchange:
         call = calls[0]
         caller = self._caller
         caller.watch(self, self._keep_alive)
-        data: bytes | None = None
+        data = None
         try:
             if len(calls) == 1:
                 call.channel = self
@@ -93,8 +120,8 @@ class Exchange:
             caller.unwatch()
             for call in calls:
                 call.channel = ENDED
-        if data is None and call.batch is not None:
-            data = call.batch.whole()  # a cancellation completed it
+        if data is None:
+            data = self._last if call.batch is None else call.batch.whole()  # a cancellation completed it
         if self._writer is None and data is not None and self._accepts.json and not self.gone:
             await caller.reply(call.status, data, [JSON, *self._headers] if self._headers else JSON_ONLY)
         else:
@@ -175,6 +202,15 @@ class Exchange:
         self._writer.push(sse_event(data))
         self._writer.close()
         await self._writer.finished()
+
+    # ------------------------------------------------------------ the end
+
+    def end_calls(self, which: Callable[[Call], bool] = any_call) -> int:
+        """End these calls because the server stops; how many there were."""
+        ended = [call for call in self._calls if call.open and which(call)]
+        for call in ended:
+            self._last = give_up(self._host, call)
+        return len(ended)
 
     # ------------------------------------------------------------ the client
 

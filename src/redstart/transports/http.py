@@ -10,13 +10,14 @@ import inspect
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from redstart.features.errors import log
 from redstart.features.principal import principal_key
 from redstart.protocol import headers as h
 from redstart.protocol.call import Answer, Call, Cancel, Event, Refusal
 from redstart.protocol.handshake import HEADER_VALUES
 from redstart.server.seal import found_keys
 from redstart.transports.caller import JSON, AsgiCaller, Caller, Gone, HeaderList, Receive, Scope, Send
-from redstart.transports.exchange import Exchange
+from redstart.transports.exchange import Exchange, is_asking
 from redstart.transports.guard import MAX_BODY, Guard, Rejection
 from redstart.transports.sessions import HttpSession, Sessions
 from redstart.transports.stream import KEEP_ALIVE, Writer
@@ -60,6 +61,7 @@ class Endpoint:
         self.keep_alive = keep_alive
         keys = found_keys(server.keys)[1]
         self.sessions = Sessions(keys, self.host.link, self.host.hub.peers.add, self._end_session)
+        self._exchanges: set[Exchange] = set()
         self._paths = frozenset((self.path, self.path + "/"))
         self._legacy: Any = None
         if legacy_sse:
@@ -170,7 +172,12 @@ class Endpoint:
             extra.append((h.SESSION, self.sessions.mint(link.session, principal_key(user)).encode()))
         for call in calls:
             call.principal = user
-        await Exchange(self.host, caller, accepts, self.keep_alive, session, extra).run(calls)
+        exchange = Exchange(self.host, caller, accepts, self.keep_alive, session, extra)
+        self._exchanges.add(exchange)
+        try:
+            await exchange.run(calls)
+        finally:
+            self._exchanges.discard(exchange)
         return None
 
     def _take(self, events: list[Event]) -> list[Call]:
@@ -239,6 +246,29 @@ class Endpoint:
         self.host.drop(session.link)
         session.push.end()
 
+    def end_waits(self) -> None:
+        """The server stops: end what would not end by itself, streams and calls that wait for a person."""
+        self.host.hub.close()
+        self.sessions.end_streams()
+        for exchange in tuple(self._exchanges):
+            exchange.end_calls(is_asking)
+        if self._legacy is not None:
+            self._legacy.end_calls(is_asking)
+
+    def end_calls(self) -> bool:
+        """The server has waited for long enough: end every call. Whether somebody is still to hear of it."""
+        count = sum(exchange.end_calls() for exchange in tuple(self._exchanges))
+        if self._legacy is not None:
+            count += self._legacy.end_calls()
+        if count:
+            log.warning("the server stops, and %d %s not done", count, "call is" if count == 1 else "calls are")
+        return bool(count or self._exchanges)
+
+    async def stop(self) -> None:
+        """End the sessions and all that the server has opened."""
+        self.sessions.close()
+        await self.host.stop()
+
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
@@ -253,8 +283,7 @@ class Endpoint:
                     return
                 await send({"type": "lifespan.startup.complete"})
             else:
-                self.sessions.close()
-                await self.host.stop()
+                await self.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

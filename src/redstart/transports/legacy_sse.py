@@ -7,16 +7,20 @@ Spec: /specification/2024-11-05/basic/transports#http-with-sse.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
 from redstart.features.principal import principal_key
+from redstart.protocol.call import Call
 from redstart.protocol.framing import sse_event
 from redstart.transports.caller import Caller, Scope
+from redstart.transports.exchange import any_call, give_up
 from redstart.transports.guard import Rejection
 from redstart.transports.stream import Writer
 
 if TYPE_CHECKING:
+    from redstart.server.host import Host
     from redstart.transports.http import Endpoint
 
 STREAM: Final = "/sse"
@@ -40,6 +44,15 @@ class _Peer:
 
     async def drain(self) -> None:
         await self._writer.drain()
+
+    def end_calls(self, host: Host, which: Callable[[Call], bool]) -> int:
+        ended = [call for call in self.link.calls.values() if which(call)]
+        for call in ended:
+            if (data := give_up(host, call)) is not None:
+                self.send(data)
+        if not self.link.calls:
+            self._writer.close()
+        return len(ended)
 
 
 class LegacySse:
@@ -78,6 +91,10 @@ class LegacySse:
             endpoint.host.hub.peers.discard(peer)
             endpoint.host.drop(peer.link)
         return None
+
+    def end_calls(self, which: Callable[[Call], bool] = any_call) -> int:
+        """The server stops: end these calls, and the streams of those who have no others; how many calls there were."""
+        return sum(peer.end_calls(self._endpoint.host, which) for peer in tuple(self._peers.values()))
 
     async def _take(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
         id = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_id", [""])[0]

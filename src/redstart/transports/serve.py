@@ -1,19 +1,14 @@
 """`server.run("http")`: the ASGI application on uvicorn, with a deadline for slow bodies and a clean end.
 
-uvicorn has no limit from the first byte of a request to the end of its body; our protocol adds one. On SIGTERM
-listeners get their last message, open requests may finish, and the process ends with status 0.
+uvicorn has no limit from the first byte of a request to the end of its body; our protocol adds one. On SIGTERM and
+Ctrl-C listeners get their last message, open requests have a moment to finish, and the process ends with status 0.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import signal
 import socket
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from redstart.transports.http import Endpoint
@@ -22,9 +17,12 @@ from redstart.transports.loop import new_loop
 if TYPE_CHECKING:
     from redstart.server.server import Server
 
+MAX_PORT: Final = 65535
 BODY_DEADLINE: Final = 10.0
 DRAIN: Final = 30.0
-log = logging.getLogger("redstart")
+"""Seconds that calls have to come to their end when the server stops. Those that wait for a person have none."""
+LEAVE: Final = 0.5
+"""Seconds that anything has after a second Ctrl-C."""
 
 
 def run_http(server: Server, **options: Any) -> None:
@@ -34,10 +32,21 @@ def run_http(server: Server, **options: Any) -> None:
     try:
         loop.run_until_complete(serve_http(server, **options))
     except KeyboardInterrupt:
-        pass  # Ctrl-C before uvicorn took over the signal, or a second one
+        pass  # Ctrl-C before uvicorn took over the signal
     finally:
+        _end_tasks(loop)
         asyncio.set_event_loop(None)
         loop.close()
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what a second Ctrl-C has left: a loop complains of tasks that it never ends."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        with suppress(KeyboardInterrupt):
+            loop.run_until_complete(asyncio.wait(tasks, timeout=LEAVE))
 
 
 async def serve_http(
@@ -52,7 +61,7 @@ async def serve_http(
     **options: Any,
 ) -> None:
     """As `run_http`, in a loop that runs; a cancellation is an orderly end too."""
-    import uvicorn
+    from redstart.transports.runner import Runner
 
     if not _is_loopback(host) and public_url is None and not options.get("allowed_hosts"):
         raise SystemExit(
@@ -68,33 +77,39 @@ async def serve_http(
     except BaseException:
         listener.close()
         raise
-    config = uvicorn.Config(
+    shown = f"http://{_url_host(host)}:{listener.getsockname()[1]}{app.path}"
+    runner = Runner(_config(app, body_deadline), app, drain, f"{server.name} is served at {shown}\n")
+    serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        if serving.cancelled():  # by a second Ctrl-C
+            return
+        runner.should_exit = True
+        await serving
+        raise
+
+
+def _config(app: Endpoint, body_deadline: float) -> Any:
+    import uvicorn
+
+    return uvicorn.Config(
         app,
         http=_protocol(body_deadline, app.guard.max_body),
         ws="none",
-        lifespan="on",
+        lifespan="off",  # it is started before, and stopped by our runner
         access_log=False,
         proxy_headers=False,
         log_config=None,
         log_level="warning",
         server_header=False,
         date_header=False,
-        timeout_graceful_shutdown=int(drain),
     )
-    runner = _runner(config, app)
-    shown = f"http://{_url_host(host)}:{listener.getsockname()[1]}{app.path}"
-    sys.stderr.write(f"{server.name} is served at {shown}\n")
-    sys.stderr.flush()
-    serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
-    try:
-        await asyncio.shield(serving)
-    except asyncio.CancelledError:
-        runner.should_exit = True
-        await serving
-        raise
 
 
 def _bind(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= MAX_PORT:
+        raise SystemExit(f"cannot listen on {host}:{port}: a port is a whole number from 0 to {MAX_PORT}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -122,38 +137,3 @@ def _protocol(deadline: float, max_body: int) -> Any:
 
     limits = {"deadline": deadline, "max_body": max_body}
     return type("Connection", (Connection,), limits)
-
-
-def _runner(config: Any, app: Endpoint) -> Any:
-    """uvicorn with our end: listeners are told first, and a signal means a clean exit."""
-    import uvicorn
-
-    class Runner(uvicorn.Server):  # type: ignore[misc, unused-ignore]
-        async def on_tick(self, counter: int) -> bool:
-            # Ten times a second; many connections are looked after more seldom.
-            if len(self.server_state.connections) < 100 or counter % 10 == 0:
-                now = asyncio.get_running_loop().time()
-                for connection in tuple(self.server_state.connections):
-                    connection.sweep(now)  # type: ignore[union-attr, unused-ignore]
-            return bool(await super().on_tick(counter))
-
-        async def shutdown(self, sockets: Any = None) -> None:
-            # Streams that never end by themselves must not hold up the drain.
-            app.host.hub.close()
-            app.sessions.end_streams()
-            await super().shutdown(sockets)
-
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            # uvicorn's own raises the signal again when all is done, and the status would not be 0.
-            loop = asyncio.get_running_loop()
-            numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-            for number in numbers:
-                loop.add_signal_handler(number, self.handle_exit, number, None)
-            try:
-                yield
-            finally:
-                for number in numbers:
-                    loop.remove_signal_handler(number)
-
-    return Runner(config)

@@ -1,0 +1,54 @@
+"""Why a server does not start, for a person: the line that is theirs, and nothing that is secret.
+
+Nothing but the standard library is imported here: `redstart doctor` needs it where nothing else may be installed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from pathlib import Path
+
+IN_CODE = r"""(\bkeys\s*=\s*[\[(])[^\])]*|(?<=://)[^\s'"]+(?=@)"""
+"""What a traceback may show: keys in a line of code, the user of a URL."""
+NOT_SHOWN = (
+    *(f"redstart/{room}" for room in ("cli", "client", "server", "testing", "transports")),
+    *("importlib", "contextlib.py", "/asyncio/", "uvloop/"),
+)
+"""Files whose lines in a traceback are of no interest to who wrote the server."""
+
+
+def not_started(name: str, error: BaseException) -> str:
+    """Why a server did not come up: for a person, and without what is secret in the lines of code."""
+    return f"{name} did not start{where(error)}: {shown(error)}"
+
+
+def shown(error: BaseException) -> str:
+    """An error, and the way to it through the user's own code."""
+    lines = traceback.format_exception(error)
+    own = [line for line in lines if not any(part in line for part in NOT_SHOWN)]
+    said = "".join(traceback.format_exception_only(error)).rstrip().rpartition("\n")[2]
+    return re.sub(IN_CODE, lambda match: (match[1] or "") + "***", f"{said}\n{''.join(own).rstrip()}")
+
+
+def where(error: BaseException) -> str:
+    """Where in the user's code it happened: the innermost line that is neither Python's nor ours.
+
+    Nor that of a library, unless there is no other: what is served may be installed itself.
+    """
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" ({error.filename}, line {error.lineno})"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_foreign(frame.filename)]
+    frames = [frame for frame in frames if not _is_installed(frame.filename)] or frames
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+
+
+def _is_foreign(file: str) -> bool:
+    """Whether a file is neither ours nor Python's own. (What pip installs may be in a folder of Python's.)"""
+    ours, pythons = os.path.join(Path(__file__).parents[1], ""), os.path.join(Path(os.__file__).parent, "")
+    return not file.startswith(("<", ours)) and (_is_installed(file) or not file.startswith(pythons))
+
+
+def _is_installed(file: str) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
