@@ -40,7 +40,7 @@ def dialogue_of(call: Call, host: Host) -> Dialogue:
     dialogue: Dialogue | None = call.state
     if dialogue is None:
         dialogue = Dialogue(call, host, call.dialect.asks)
-        if call.open:
+        if call.link.calls.get(call.id) is call:  # it is open
             call.state = dialogue
         else:  # something that the call has left behind: nobody can answer it
             dialogue.suspended = not dialogue.live
@@ -147,7 +147,8 @@ class Dialogue(Struct, eq=False):
         """
         record = self.answers.get(question.name)
         if record is None:
-            if task_of(self.call) is not self.call.run:
+            run = self.call.run
+            if run is None or current_task(run.get_loop()) is not run:
                 return None
         elif not record.asked.alone:
             return None

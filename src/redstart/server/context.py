@@ -125,9 +125,6 @@ class Context(Facts[App]):
         answer = self._meet(question)
         return await dialogue(self).wait(question) if answer is None else answer
 
-    def _form(self, message: str, schema: Any, key: str | None) -> Question:
-        return self._host.rounds.form_question(self._call, message, schema, key)  # type: ignore[no-any-return]
-
     @overload
     async def elicit(self, message: str, *, key: str | None = None) -> Answer[str]: ...
     @overload
@@ -147,7 +144,7 @@ class Context(Facts[App]):
         ...             return f"Hello, {name}!"
         ...     return "No name provided."
         """
-        question = self._form(message, schema, key)
+        question = self._host.rounds.form_question(self._call, message, schema, key)
         answer: Answer[Any] = self._meet(question) or await dialogue(self).wait(question)
         return answer
 
@@ -165,7 +162,7 @@ class Context(Facts[App]):
     async def ask(self, message: str, schema: Any, key: str | None = None) -> Any: ...
     async def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
-        question = self._form(message, schema, key)
+        question = self._host.rounds.form_question(self._call, message, schema, key)
         answer = self._meet(question) or await dialogue(self).wait(question)
         return self._host.rounds.value_of(answer, message)
 
@@ -174,13 +171,13 @@ class Context(Facts[App]):
         return Confirmation(self._confirmed(message, key))
 
     async def _confirmed(self, message: str, key: str | None) -> bool:
-        question = self._form(message, bool, key)
+        question = self._host.rounds.form_question(self._call, message, bool, key)
         answer = self._meet(question) or await dialogue(self).wait(question)
         return getattr(answer, "data", False) is True
 
     async def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
         """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
-        question = self._form(message, choices, key)
+        question = self._host.rounds.form_question(self._call, message, choices, key)
         answer = self._meet(question) or await dialogue(self).wait(question)
         return self._host.rounds.value_of(answer, message)
 
@@ -191,8 +188,8 @@ class Context(Facts[App]):
         ...     told = await ctx.ask_all(name="Your name?", age=("Your age?", int))
         ...     return f"{told['name']}, {told['age']}"
         """
-        asked = {name: self._form(*_pair(name, question), name) for name, question in questions.items()}
-        value_of = self._host.rounds.value_of
+        form, value_of = self._host.rounds.form_question, self._host.rounds.value_of
+        asked = {name: form(self._call, *_pair(name, question), name) for name, question in questions.items()}
         if dialogue(self).live:
             return {name: value_of(await self._put(question), question.message) for name, question in asked.items()}
         answers = await asyncio.gather(*map(self._put, asked.values()))

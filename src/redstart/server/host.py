@@ -53,6 +53,8 @@ class Host:
         """The keys of all steps that run now. They go on to their end, whatever becomes of their calls."""
         self.tasks: set[asyncio.Task[bytes]] = set()
         """The tasks that perform them."""
+        self.single_uses = server.single_use
+        """Whether any state is for one use."""
         self.force_replay = False
         """Whether handshake calls too run again from the top after each answer, as modern ones do."""
         self.lifespan_state: Any = None

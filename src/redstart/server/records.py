@@ -37,16 +37,16 @@ class Answered(Struct, array_like=True):
 
 
 class Memory(Struct, array_like=True):
-    """The contents of a sealed state."""
+    """The contents of a sealed state; that of a first round has only what comes first."""
 
-    id: str
     expires: float
-    once: str
-    """A name for this state, if it is for one use."""
     rounds: int
     open: list[Asked]
-    answers: list[Answered]
-    steps: dict[str, Raw]
+    answers: list[Answered] = []
+    steps: dict[str, Raw] = {}
+    id: str = ""
+    once: str = ""
+    """A name for this state, if it is for one use."""
 
 
 def asked(question: Question) -> Asked:

@@ -97,8 +97,8 @@ async def spend(dialogue: Dialogue) -> None:
 
 def used_once(call: Call, host: Host) -> bool:
     """Whether the states of this call are for one use: `Server(single_use=True)` or `@tool(single_use=True)`."""
-    if host.server.single_use:
-        return True
+    if not host.single_uses or host.server.single_use:
+        return host.single_uses
     if call.method.name != "tools/call":
         return False
     tool = host.server.tools.items.get(call.params.name)
@@ -126,17 +126,11 @@ def input_required(dialogue: Dialogue, steps: dict[str, Raw] | None = None) -> I
     for question in dialogue.open:
         opened.append(asked(question))
         requests[question.name] = {"method": question.method, "params": question.worded()}
-    payload = encode(  # a Memory
-        (
-            dialogue.id,
-            time.time() + host.server.ask_timeout,
-            secrets.token_urlsafe(12) if used_once(call, host) else "",
-            dialogue.rounds + 1,
-            opened,
-            list(dialogue.answers.values()),
-            steps or {},
-        )
-    )
+    memory: tuple[Any, ...] = (time.time() + host.server.ask_timeout, dialogue.rounds + 1, opened)
+    once = secrets.token_urlsafe(12) if used_once(call, host) else ""
+    if dialogue.answers or steps or dialogue.id or once:
+        memory = (*memory, list(dialogue.answers.values()), steps or {}, dialogue.id, once)
+    payload = encode(memory)
     payload += _PADDING[len(payload) % 3]
     bound = dialogue.bound
     if not bound:  # to what the client sent; middleware may have made something else of it
