@@ -6,8 +6,8 @@ import argparse
 import math
 
 from redstart.cli.target import ready
-
-MAX_PORT = 65535
+from redstart.server.checked import MAX_PORT
+from redstart.server.host import DRAIN
 
 
 def _port(text: str) -> int:
@@ -35,7 +35,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--public-url", help="the URL under which clients reach the server")
     parser.add_argument("--allow-host", action="append", default=[], help="a further host name to answer to")
     parser.add_argument("--allow-origin", action="append", default=[], help="a site whose pages may use the server")
-    parser.add_argument("--drain", type=_seconds, default=30, help="seconds for open calls at the end (default 30)")
+    wait = f"seconds for open calls at the end (default {DRAIN:g})"
+    parser.add_argument("--drain", type=_seconds, default=DRAIN, help=wait)
     parser.add_argument("--framing", choices=["auto", "newline", "content-length"], default="auto")
 
 

@@ -181,10 +181,9 @@ class FormQuestion(Question, kw_only=True):
         return self.form.params(message, self.titled)[0]
 
     def read(self, result: Any) -> Any:
-        if type(result) is not dict or result.get("action") != "accept":
-            answer = _action(result)
-            if answer is not None:
-                return answer
+        answer = _action(result)
+        if answer is not None:
+            return answer
         content = result.get("content")
         if content is None:
             content = {}

@@ -40,7 +40,7 @@ def dialogue_of(call: Call, host: Host) -> Dialogue:
     dialogue: Dialogue | None = call.state
     if dialogue is None:
         dialogue = Dialogue(call, host, call.dialect.asks)
-        if call.link.calls.get(call.id) is call:  # it is open
+        if call.open:
             call.state = dialogue
         else:  # something that the call has left behind: nobody can answer it
             dialogue.suspended = not dialogue.live
@@ -50,6 +50,12 @@ def dialogue_of(call: Call, host: Host) -> Dialogue:
 def task_of(call: Call) -> asyncio.Task[Any] | None:
     """The task that runs now. Asked without a loop, Python 3.11 makes a system call to find it."""
     return current_task(None if call.run is None else call.run.get_loop())
+
+
+def in_own_task(call: Call) -> bool:
+    """Whether what runs now is the task of the call itself, and none beside it."""
+    run = call.run
+    return run is not None and current_task(run.get_loop()) is run
 
 
 class Dialogue(Struct, eq=False):
@@ -136,7 +142,7 @@ class Dialogue(Struct, eq=False):
         try:
             return await self._in_this_turn(question)
         except (asyncio.CancelledError, Unwind) as error:
-            if self.suspended and (isinstance(error, Unwind) or task_of(self.call) is self.call.run):
+            if self.suspended and (isinstance(error, Unwind) or in_own_task(self.call)):
                 self.thrown = True
             raise
 
@@ -147,8 +153,7 @@ class Dialogue(Struct, eq=False):
         """
         record = self.answers.get(question.name)
         if record is None:
-            run = self.call.run
-            if run is None or current_task(run.get_loop()) is not run:
+            if not in_own_task(self.call):
                 return None
         elif not record.asked.alone:
             return None
@@ -156,7 +161,7 @@ class Dialogue(Struct, eq=False):
         answer = None if record is None and not self.loose else self._recall(question, record)
         if answer is not None:
             self.unread.discard(question.name)
-        elif record is None or task_of(self.call) is self.call.run:
+        elif record is None or in_own_task(self.call):
             self._refuse_where_none_can(question)
             self.open = [question]
             self.suspended = self.thrown = True

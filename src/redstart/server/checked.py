@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from typing import Any, Final
 
+MAX_PORT: Final = 65535
 KEY_VARIABLES: Final = ("REDSTART_KEYS", "REDSTART_KEY_FILE")
 
 

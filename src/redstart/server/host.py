@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 GRACE: Final = 1.0
 """Seconds that threads have to clean up when the host stops."""
+DRAIN: Final = 30.0
+"""Seconds that calls over HTTP have to come to their end when the server stops; who waits for a person has none."""
 STEP_GRACE: Final = 5.0
 """Seconds that steps have to come to their end when the host stops."""
 _EAGER = sys.version_info >= (3, 12)
@@ -53,8 +55,6 @@ class Host:
         """The keys of all steps that run now. They go on to their end, whatever becomes of their calls."""
         self.tasks: set[asyncio.Task[bytes]] = set()
         """The tasks that perform them."""
-        self.single_uses = server.single_use
-        """Whether any state is for one use."""
         self.force_replay = False
         """Whether handshake calls too run again from the top after each answer, as modern ones do."""
         self.lifespan_state: Any = None

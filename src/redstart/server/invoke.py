@@ -59,7 +59,6 @@ def equip(thing: Tool | Prompt | Resource, host: Host, limits: Limits) -> None:
         thing.invoke = compose_invoke(fn, thing.injected, host, executor=thing.executor, timeout=timeout)
         return
     check_flag(_setting("single_use", thing, fn), thing.single_use, RegistrationError)
-    host.single_uses |= thing.single_use
     room, most = (
         whole(_setting(name, thing, fn), getattr(thing, name), optional=True, error=RegistrationError)
         for name in ("concurrency", "max_result_bytes")

@@ -97,8 +97,8 @@ async def spend(dialogue: Dialogue) -> None:
 
 def used_once(call: Call, host: Host) -> bool:
     """Whether the states of this call are for one use: `Server(single_use=True)` or `@tool(single_use=True)`."""
-    if not host.single_uses or host.server.single_use:
-        return host.single_uses
+    if host.server.single_use:
+        return True
     if call.method.name != "tools/call":
         return False
     tool = host.server.tools.items.get(call.params.name)

@@ -1,4 +1,4 @@
-"""uvicorn's server with our end: who waits for a person is told at once, who works has a moment, nobody is silent.
+"""uvicorn's server with our end: who waits for a person is told at once, who works has time, nobody is silent.
 
 uvicorn itself waits for every request alike, and what then still runs it cuts off without an answer.
 """

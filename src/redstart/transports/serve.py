@@ -1,7 +1,7 @@
 """`server.run("http")`: the ASGI application on uvicorn, with a deadline for slow bodies and a clean end.
 
 uvicorn has no limit from the first byte of a request to the end of its body; our protocol adds one. On SIGTERM and
-Ctrl-C listeners get their last message, open requests have a moment to finish, and the process ends with status 0.
+Ctrl-C listeners get their last message, open requests have time to finish, and the process ends with status 0.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from redstart.server.checked import MAX_PORT
+from redstart.server.host import DRAIN
 from redstart.transports.http import Endpoint
 from redstart.transports.loop import new_loop
 
 if TYPE_CHECKING:
     from redstart.server.server import Server
 
-MAX_PORT: Final = 65535
 BODY_DEADLINE: Final = 10.0
-DRAIN: Final = 30.0
-"""Seconds that calls have to come to their end when the server stops. Those that wait for a person have none."""
 LEAVE: Final = 0.5
 """Seconds that anything has after a second Ctrl-C."""
 
