@@ -27,10 +27,11 @@ from redstart.features.errors import ToolError
 from redstart.features.results import free_result, speaks_blocks, to_json
 from redstart.features.solutions import Collected, Collector, Progress
 from redstart.schema.signature import compile_signature
+from redstart.server.checked import SettingsError
 from redstart.server.drive import run_generator
 from redstart.server.inject import injected, plan
 from redstart.server.kinds import is_generator
-from redstart.server.process import Answer, Hello, Packed, Target, Thrown
+from redstart.server.process import Answer, Children, Hello, Packed, Target, Thrown
 from redstart.server.resolve import run_here
 from redstart.wire.jsonrpc import ProtocolError, decode
 
@@ -52,8 +53,23 @@ class Outlet:
 
 
 def load(target: Target) -> Callable[..., Any]:
+    """The function. A file that serves when it is imported is loaded here for its functions, not to serve."""
+    from redstart.server.running import Running
+
+    refused: list[SettingsError] = []
+    Running._recording, Running._loading = [], refused
+    try:
+        return _find(target)
+    except BaseException as error:
+        if refused:
+            raise ToolError(f"{target.file}: {refused[0]}") from error
+        raise
+    finally:
+        Running._loading = None
+
+
+def _find(target: Target) -> Callable[..., Any]:
     """The function, from its module or, where no name leads to that, from its file."""
-    _disarm_run()
     try:
         if target.module == "__redstart_main__":
             raise ModuleNotFoundError(name=target.module)
@@ -69,13 +85,6 @@ def load(target: Target) -> Callable[..., Any]:
     for name in target.qualname.split("."):
         found = getattr(found, name)
     return found  # type: ignore[no-any-return]
-
-
-def _disarm_run() -> None:
-    """A script that ends in an unguarded `server.run()` is imported here for its functions, not to serve."""
-    from redstart.server.running import Running
-
-    Running._recording = []
 
 
 class Runner:
@@ -167,6 +176,7 @@ def _read(lines: SimpleQueue[bytes]) -> None:
 
 
 def main() -> None:
+    Children.allowed = False
     outlet = Outlet()
     lines: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_read, args=(lines,), name="redstart-parent", daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, NamedTuple
 
-from redstart import Depends, Image, Progress, ProtocolError, Text, ToolError
+from redstart import Client, Depends, Image, Progress, ProtocolError, Server, Text, ToolError
 
 opened: list[str] = []
 
@@ -95,3 +96,18 @@ def depends(value: Annotated[str, Depends(resource)]) -> list[str]:
 
 def by_hand(args: dict[str, Any]) -> str:
     return f"{args['n']} by hand"
+
+
+def nested(depth: int) -> str:
+    """Call this very tool, in a server of this process."""
+    if depth > 4:
+        raise RuntimeError("without end")
+    server = Server("nested", processes=1)
+    server.tool(executor="process")(nested)
+
+    async def call() -> str:
+        async with Client(server) as client:
+            result = await client.call_tool("nested", {"depth": depth + 1})
+            raise ToolError(result.content[0].text)
+
+    return asyncio.run(call())

@@ -305,6 +305,63 @@ def test_a_script_run_as_a_file_is_loaded_by_its_path(tmp_path: Path) -> None:
     assert int(child) != parent
 
 
+UNGUARDED = """
+    import asyncio, os
+    from redstart import Client, Server
+
+    with open({loads!r}, "a") as file:
+        file.write("one\\n")
+    if open({loads!r}).read().count("one") > 5:
+        os._exit(3)  # a fuse: it must never come to this
+
+    server = Server("unguarded", processes=2)
+
+    @server.tool(executor="process")
+    def double(n: int) -> int:
+        return 2 * n
+
+    async def main():
+        async with Client(server) as client:
+            result = await client.call_tool("double", {{"n": 21}})
+            print(result.content[0].text)
+
+    {start}
+"""
+STARTS = {
+    "a client": "asyncio.run(main())",
+    "a client, its error caught": "try: asyncio.run(main())\n    except Exception: pass",
+    "a server": "asyncio.run(main() if __name__ == '__main__' else server.run_async(stdin=open(os.devnull, 'rb')))",
+    "a thread": "import threading; threading.Thread(target=lambda: asyncio.run(main())).start()",
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_file_that_calls_its_own_tools_when_it_is_loaded_starts_one_child(tmp_path: Path, start: str) -> None:
+    script, loads = tmp_path / "unguarded.py", tmp_path / "loads"
+    script.write_text(textwrap.dedent(UNGUARDED.format(loads=str(loads), start=STARTS[start])))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, timeout=50, check=False, text=True)
+    assert loads.read_text().count("one") == 2  # the script itself, and one child
+    if start == "a client":
+        assert 'if __name__ == "__main__":' in done.stdout
+    elif start != "a thread":
+        assert done.stdout == "42\n"
+
+
+def test_a_child_that_dies_while_it_loads_is_not_started_again(tmp_path: Path) -> None:
+    script, loads = tmp_path / "dies.py", tmp_path / "loads"
+    body = UNGUARDED.format(loads=str(loads), start='os._exit(4) if __name__ != "__main__" else asyncio.run(main())')
+    script.write_text(textwrap.dedent(body))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, timeout=50, check=False, text=True)
+    assert loads.read_text().count("one") == 2
+    assert "ChildDied" in done.stdout
+    assert "exit status 4" in done.stderr
+
+
+def test_a_tool_in_a_process_does_not_start_processes() -> None:
+    """Each of them could start the next one, without end."""
+    assert "a process of its own" in play(serve(tools.nested), lambda peer: peer.failure("nested", depth=0))
+
+
 def test_children_outlive_no_loop() -> None:
     server = serve(tools.pid)
 

@@ -98,6 +98,7 @@ class Host:
         if self._stack is not None:
             return
         if self._starting is None:
+            self.server.check_loaded()
             self.loop = self.hub.loop = asyncio.get_running_loop()
             self._starting = self.loop.create_task(self._start())
         await asyncio.shield(self._starting)

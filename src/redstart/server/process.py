@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -309,7 +309,12 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 class Children:
     """At most `limit` processes, those of all tools together. For the loop's thread."""
 
+    allowed: ClassVar[bool] = True
+    """Whether this process may have any: a child may not, or one could start the next without end."""
+
     def __init__(self, pool: Pool, limit: int | None = None) -> None:
+        if not Children.allowed:
+            raise ToolError('A tool in a process of its own cannot call one that has executor="process".')
         self._pool = pool
         self.gate = Gate("The process pool", limit or os.cpu_count() or 2, UNBOUNDED)
         self.all: set[Child] = set()

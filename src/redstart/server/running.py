@@ -43,6 +43,19 @@ class Running:
     """The part of a Server that brings it to its clients."""
 
     _recording: ClassVar[list[Server] | None] = None
+    _loading: ClassVar[list[SettingsError] | None] = None
+    """In the child of a tool, while it loads the file of that tool: why servers in that file did not start."""
+
+    def check_loaded(self) -> None:
+        """Refuse to serve in a child that still loads its file: each child would start the next one, without end."""
+        if Running._loading is None:
+            return
+        refusal = SettingsError(
+            'this file serves or calls its own tools when it is imported, but executor="process" has to import it',
+            'put what starts the program under `if __name__ == "__main__":`',
+        )
+        Running._loading.append(refusal)
+        raise refusal
 
     @cached_property
     def routes(self) -> dict[str, Any]:
