@@ -32,6 +32,7 @@ NAMES = [
     "Icon",
     "Image",
     "Message",
+    "NotAPath",
     "Parameter",
     "Progress",
     "Prompt",

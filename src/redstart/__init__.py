@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from redstart.features.param_headers import Header
     from redstart.features.prompts import Prompt, PromptResult
     from redstart.features.registry import Cache
-    from redstart.features.resources import Resource
+    from redstart.features.resources import NotAPath, Resource
     from redstart.features.sampling import Root, Sampled
     from redstart.features.solutions import Progress, predicate
     from redstart.features.tools import Tool
@@ -70,6 +70,7 @@ _HOMES = {
     "Icon": "wire.types",
     "Image": "wire.types",
     "Message": "wire.types",
+    "NotAPath": "features.resources",
     "Parameter": "features.explicit",
     "Progress": "features.solutions",
     "Prompt": "features.prompts",
@@ -123,6 +124,7 @@ __all__ = [
     "Icon",
     "Image",
     "Message",
+    "NotAPath",
     "Parameter",
     "Progress",
     "Prompt",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from features.support import ERAS, ask, capabilities, refused
-from redstart import Complete, Context, Prompt, RegistrationError, Resource, Server, SyncContext
+from redstart import Complete, Context, NotAPath, Prompt, RegistrationError, Resource, Server, SyncContext
 from redstart.wire.types import Completion
 
 pytestmark = pytest.mark.parametrize("era", ERAS)
@@ -151,6 +151,25 @@ def test_template_variables_complete_by_annotation_by_decorator_and_by_uri(era: 
     assert completed(server, era, "notes://{name}/{part}", "name", "t")["values"] == ["todo"]
     assert completed(server, era, "notes://{name}/{part}", "part", "p")["values"] == ["p1", "p2"]
     assert completed(server, era, "notes://todo/x", "name", "d")["values"] == ["done"]
+
+
+@pytest.mark.parametrize("typed", ["/etc/", "C:/", "../", "a/../", "\\\\server"])
+def test_what_no_uri_could_hold_completes_to_nothing(era: str, typed: str) -> None:
+    server, reached = Server("s"), []
+
+    @server.resource("docs://{+path}{?page,url}")
+    def doc(path: str, page: str = "", url: Annotated[str, NotAPath] = "") -> str:
+        return path
+
+    @server.completion("docs://{+path}{?page,url}", "path")
+    def paths(prefix: str, others: dict[str, str]) -> list[str]:
+        reached.append(prefix)
+        return [f"{prefix}x"]
+
+    assert completed(server, era, "docs://{+path}{?page,url}", "path", typed)["values"] == []
+    assert completed(server, era, "docs://{+path}{?page,url}", "path", "a", {"page": typed})["values"] == []
+    assert reached == []
+    assert completed(server, era, "docs://{+path}{?page,url}", "path", "a/", {"url": typed})["values"] == ["a/x"]
 
 
 @pytest.mark.requirement("T56")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -17,6 +17,8 @@ from redstart import (
     EmbeddedResource,
     Icon,
     Image,
+    NotAPath,
+    ProtocolError,
     RegistrationError,
     Resource,
     ResourceContents,
@@ -351,6 +353,74 @@ def test_an_unsafe_variable_is_taken_only_if_asked_for(era: str) -> None:
     unsafe = Server("s", resources=[Resource("t://{x}", handler=lambda x: x, unsafe=["x"])])
     assert refused(safe, era, "resources/read", uri="t://a%5Cb")["code"] == NOT_FOUND[era]
     assert ask(unsafe, era, "resources/read", uri="t://a%5Cb")["contents"][0]["text"] == "a\\b"
+
+
+ELSEWHERE = [
+    "/etc/hostname",
+    "%2Fetc%2Fhostname",
+    "%2fetc",
+    "//server/a",
+    "C:/a",
+    "C%3A%5Ca",
+    "%5C%5Cs%5Ca",
+    "a/../../b",
+]
+
+
+@pytest.mark.parametrize("path", ELSEWHERE)
+def test_a_path_to_elsewhere_never_reaches_a_handler(era: str, path: str) -> None:
+    server, reached = Server("s"), []
+
+    @server.resource("docs://{+path}")
+    def doc(path: str) -> str:
+        reached.append(path)
+        return path
+
+    class Provider:
+        def resources(self) -> Any:
+            return [("given://{+path}", "given")]
+
+        def resource_read(self, uri: str, arguments: Any) -> Any:
+            reached.append(uri)
+            return "x"
+
+    server.register(Provider())
+
+    @server.tool
+    async def peek(uri: str, ctx: Context[Any]) -> str:
+        try:
+            return str(await ctx.read_resource(uri))
+        except ProtocolError as error:
+            return error.message
+
+    for uri in (f"docs://{path}", f"given://{path}"):
+        error = refused(server, era, "resources/read", uri=uri)
+        words = f"Resource not found: {uri}. path must be a relative path, without '..', a backslash or NUL"
+        assert (error["code"], error["message"]) == (NOT_FOUND[era], words)
+        said = ask(server, era, "tools/call", name="peek", arguments={"uri": uri})
+        assert said["content"][0]["text"] == words
+    assert reached == []
+    assert ask(server, era, "resources/read", uri="docs://v1..v2/a")["contents"][0]["text"] == "v1..v2/a"
+
+
+def test_a_variable_that_is_not_a_path_is_marked(era: str) -> None:
+    server = Server("s")
+
+    @server.resource("pages://{depth}/{+url}")
+    def page(url: Annotated[str, NotAPath], depth: int) -> str:
+        return url
+
+    def read(uri: str) -> Any:
+        return ask(server, era, "resources/read", uri=uri)["contents"][0]["text"]
+
+    assert read("pages://1/https://a.example/b/../c") == "https://a.example/b/../c"
+    assert read("pages://1//b") == "/b"
+
+    @server.resource("more://{a}/{+url}")
+    def more(url: Annotated[str, NotAPath] = "", a: str = "") -> str:
+        return url
+
+    assert refused(server, era, "resources/read", uri="more://../x")["code"] == NOT_FOUND[era]
 
 
 # ---------------------------------------------------------------- caching

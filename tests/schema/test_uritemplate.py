@@ -3,6 +3,7 @@
 import sys
 from types import FrameType
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -105,6 +106,55 @@ def test_a_variable_cannot_climb(value: str) -> None:
 def test_a_path_cannot_climb_either(value: str) -> None:
     assert Template("f://{+x}").match(f"f://{value}") is None
     assert Template("f://{+x}", unsafe=["x"]).match(f"f://{value}") is not None
+
+
+OPERATORS = ["{x}", "{+x}", "h{#x}", "h{.x}", "h{/x}", "h{/x*}", "h{;x}", "h{?x}", "h{?x*}", "h?a=1{&x}"]
+ELSEWHERE = [
+    "/etc/hostname",
+    "//server/share",
+    "\\\\server\\share",
+    "C:",
+    "C:\\a",
+    "c:/a",
+    "a/../b",
+    "..",
+    "..\\a",
+    "a\0",
+]
+
+
+@pytest.mark.parametrize("value", ELSEWHERE)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_no_operator_hands_over_a_path_to_elsewhere(operator: str, value: str) -> None:
+    template = Template(f"docs://{operator}")
+    raw, encoded = template.expand({"x": "VALUE"}), quote(value, safe="")
+    for text in (encoded, encoded.lower(), quote(encoded, safe=""), value):
+        assert template.match(raw.replace("VALUE", text)) is None
+    unchecked = Template(f"docs://{operator}", unsafe=["x"]).match(raw.replace("VALUE", encoded))
+    assert unchecked == {"x": [value] if "*" in operator else value}
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("value", ["v1..v2", "...", "a.b", "ab:c", "1:2", ":", "~a"])
+def test_what_only_looks_like_such_a_path_is_handed_over(operator: str, value: str) -> None:
+    template = Template(f"docs://{operator}")
+    wanted = [value] if "*" in operator else value
+    assert template.match(template.expand({"x": wanted})) == {"x": wanted}
+
+
+def test_a_list_of_segments_is_a_relative_path() -> None:
+    template = Template("f://h{/x*}")
+    assert template.match("f://h/a//b") == {"x": ["a", "", "b"]}
+    assert template.match("f://h//etc/hostname") is None
+    assert template.match("f://h/a/C:/b") is None
+
+
+def test_the_variable_whose_value_is_refused_is_named() -> None:
+    template = Template("f://{host}/{+path}")
+    assert template.refused("f://h//etc/hostname") == "path must be a relative path, without '..', a backslash or NUL"
+    assert template.refused("f://../a") == "host must be one segment, without '..', '/', a backslash or NUL"
+    assert template.refused("f://h/etc/hostname") is None
+    assert template.refused("g://h//etc/hostname") is None
 
 
 def test_dots_that_do_not_climb_are_fine() -> None:

@@ -116,6 +116,7 @@ class Completable(Protocol):
     @property
     def place(self) -> str: ...
     def argument_names(self) -> tuple[str, ...]: ...
+    def allows(self, argument: str, value: str) -> bool: ...
 
 
 class Completions:
@@ -162,10 +163,11 @@ class Completions:
             hint = nearest(argument, known)
             raise ProtocolError(INVALID_PARAMS, f"{item.key} has no argument {argument[:100]!r}{hint}")
         completer = self.given.get((item.key, argument)) or item.completers.get(argument)
-        if completer is None:
-            return t.CompleteResult(completion=t.Completion([], 0, False))
         context = params.context
         filled = context.arguments if context is not UNSET and context.arguments is not UNSET else {}
+        given = {**filled, argument: params.argument.value}
+        if completer is None or not all(item.allows(name, value) for name, value in given.items()):
+            return t.CompleteResult(completion=t.Completion([], 0, False))
         work = completer.values(call, params.argument.value, filled)
         what = f"The completion source {completer.name} of {item.key}, argument {argument},"
         found = await outcome(work, completion, self._errors, what)
@@ -242,20 +244,20 @@ def completers(fields: Iterable[Field], where: str, injected: Injected) -> dict[
     """The sources that the annotations of arguments name."""
     made: dict[str, Completer] = {}
     for field in fields:
-        source = _stated(field.annotation)
-        if source is None:
-            source = choices(field.shape.schema())
+        mark = noted(field.annotation, Complete)
+        source = choices(field.shape.schema()) if mark is None else mark.source
         if source is not None:
             made[field.name] = completer = Completer(source, field.name, where)
             completer.compile(injected)
     return made
 
 
-def _stated(annotation: Any) -> Any:
+def noted(annotation: Any, kind: type) -> Any:
+    """The mark of a kind, an instance or the class itself, anywhere in an annotation; None where there is none."""
     for item in getattr(annotation, "__metadata__", ()):
-        if isinstance(item, Complete):
-            return item.source
-    return next((found for a in get_args(annotation) if (found := _stated(a)) is not None), None)
+        if item is kind or isinstance(item, kind):
+            return item
+    return next((found for a in get_args(annotation) if (found := noted(a, kind)) is not None), None)
 
 
 def choices(schema: Mapping[str, Any]) -> list[str] | None:

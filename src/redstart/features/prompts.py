@@ -106,6 +106,10 @@ class Prompt:
     def argument_names(self) -> tuple[str, ...]:
         return tuple(argument.name for argument in self.arguments)
 
+    def allows(self, argument: str, value: str) -> bool:
+        """Whether an argument may hold `value`: the text of a prompt may be any."""
+        return True
+
     # ------------------------------------------------------------ registration
 
     def compile(self, injected: Injected) -> None:

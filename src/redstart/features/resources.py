@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Literal
 import msgspec
 from msgspec import UNSET
 
-from redstart.features.completion import Completer, completers
+from redstart.features.completion import Completer, completers, noted
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.explicit import Injected
 from redstart.features.outcome import outcome, require
@@ -34,6 +34,17 @@ TEXT: Final = "text/plain"
 BYTES: Final = "application/octet-stream"
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]*")
+
+
+class NotAPath:
+    """Says, in an annotation, that a variable is not a path: what is in the URI is handed over unchecked.
+
+    >>> from typing import Annotated
+    >>> def page(url: Annotated[str, NotAPath]) -> str:
+    ...     return f"The page at {url}"
+    >>> Resource("pages://{+url}", handler=page).argument_names()
+    ('url',)
+    """
 
 
 class Resource:
@@ -109,6 +120,10 @@ class Resource:
     def argument_names(self) -> tuple[str, ...]:
         return self.template.variables if self.template is not None else ()
 
+    def allows(self, argument: str, value: str) -> bool:
+        """Whether a variable may hold `value`."""
+        return self.template is not None and self.template.allows(argument, value)
+
     def companions(self) -> Sequence[Resource]:
         """Further resources that come and go with this one."""
         return ()
@@ -133,6 +148,9 @@ class Resource:
         if self.description is None:
             self.description = signature.description
         fields = [field for field in signature.fields if field.name in self.argument_names()]
+        if self.template is not None:
+            marked = {field.name for field in fields if noted(field.annotation, NotAPath) is not None}
+            self.template = Template(self.uri, unsafe=self.template.unsafe | marked)
         self.completers = completers(fields, self.place, injected)
 
     def _check_parameters(self, names: Sequence[str]) -> None:
@@ -247,7 +265,10 @@ class Resources:
         return next(fits, None)
 
     def not_found(self, call: Call, uri: str) -> ProtocolError:
-        hint = nearest(uri, self.registry.seen(call))
+        templates = (resource.template for resource in self.templates.visible(call))
+        refusals = (why for template in templates if template is not None and (why := template.refused(uri)))
+        refusal = next(refusals, None)
+        hint = f". {refusal}" if refusal else nearest(uri, self.registry.seen(call))
         return ProtocolError(RESOURCE_NOT_FOUND, f"Resource not found: {uri[:200]}{hint}", {"uri": uri})
 
 

@@ -17,6 +17,7 @@ RESERVED = ":/?#[]@!$&'()*+,;="
 UNRESERVED = "-._~"
 # quote() would encode the % of a triplet, so literals and {+x} are cut at triplets first.
 TRIPLET = re.compile(r"(%[0-9A-Fa-f]{2})")
+DRIVE = re.compile(r"[A-Za-z]:")
 NAME = re.compile(r"[A-Za-z0-9_](?:\.?[A-Za-z0-9_])*$")
 
 
@@ -89,18 +90,22 @@ class Template:
     >>> Template("notes://{name}").match("notes://todo")
     {'name': 'todo'}
 
-    A value with "/" (unless by `{+x}`), a backslash, a ".." segment or NUL in it, however often encoded, does not
-    match; variables listed in `unsafe` are taken as they come.
+    A value that could lead out of a directory does not match: an absolute path, a drive letter, a ".." segment, a
+    backslash, NUL, and "/" unless by `{+x}` or `{#x}`, however often encoded. Variables listed in `unsafe` are taken
+    as they come.
     """
 
     def __init__(self, text: str, *, unsafe: Iterable[str] = ()) -> None:
         self.text = text
         self.parts = _parse(text)
-        names = [name for part in self.parts if isinstance(part, Expression) for name in part.names]
-        self.variables: tuple[str, ...] = tuple(dict.fromkeys(names))
+        expressions = [part for part in self.parts if isinstance(part, Expression)]
+        segments = {name for part in expressions if not part.operator.reserved for name in part.names}
+        self.variables: tuple[str, ...] = tuple(dict.fromkeys(name for part in expressions for name in part.names))
+        self._paths = frozenset(self.variables) - segments
         self.unsafe = frozenset(unsafe)
-        if not self.unsafe <= set(names):
-            raise ValueError(f"URI template {text!r} has no variable {', '.join(sorted(self.unsafe - set(names)))}")
+        if not self.unsafe <= set(self.variables):
+            unknown = sorted(self.unsafe - set(self.variables))
+            raise ValueError(f"URI template {text!r} has no variable {', '.join(unknown)}")
 
     def __repr__(self) -> str:
         return f"Template({self.text!r})"
@@ -111,6 +116,23 @@ class Template:
 
     def match(self, uri: str) -> dict[str, str | list[str]] | None:
         """The variables of a URI, decoded once, or None."""
+        values = self._values(uri)
+        return None if values is None or any(not self.allows(*pair) for pair in values.items()) else values
+
+    def refused(self, uri: str) -> str | None:
+        """Which variable keeps a URI of this form from matching, and what it must be, in words."""
+        for name, value in (self._values(uri) or {}).items():
+            if not self.allows(name, value):
+                what = "a relative path, without '..'" if name in self._paths else "one segment, without '..', '/'"
+                return f"{name} must be {what}, a backslash or NUL"
+        return None
+
+    def allows(self, name: str, value: str | list[str]) -> bool:
+        """Whether a variable may hold `value`."""
+        return name in self.unsafe or _is_safe(value, name in self._paths)
+
+    def _values(self, uri: str) -> dict[str, str | list[str]] | None:
+        """What the variables hold, whether it is allowed or not."""
         uri = _encode(uri, True)
         head = self.parts[0] if self.parts else ""
         if isinstance(head, str) and not uri.startswith(head):
@@ -120,7 +142,7 @@ class Template:
             return None
         out: dict[str, str | list[str]] = {}
         for expression, text in self._pieces(uri, marks):
-            if text is not None and not self._take(expression, text, out):
+            if text is not None and not _take(expression, text, out):
                 return None
         return out
 
@@ -156,20 +178,22 @@ class Template:
                 yield part, uri[start:end]
                 at = end
 
-    def _take(self, expression: Expression, text: str, out: dict[str, str | list[str]]) -> bool:
-        pairs = expression.split(text)
-        if pairs is None:
+
+def _take(expression: Expression, text: str, out: dict[str, str | list[str]]) -> bool:
+    """Add the values in a matched piece to `out`; False where they do not fit."""
+    pairs = expression.split(text)
+    if pairs is None:
+        return False
+    lists: dict[str, list[str]] = {}
+    for name, raw in pairs:
+        value = _decode(raw)
+        if value is None:
             return False
-        lists: dict[str, list[str]] = {}
-        for name, raw in pairs:
-            value = _decode(raw)
-            if value is None or not (name in self.unsafe or _is_safe(value, expression.operator.reserved)):
-                return False
-            if name in expression.exploded:
-                lists.setdefault(name, []).append(value)
-            elif out.setdefault(name, value) != value:
-                return False
-        return all(out.setdefault(name, values) == values for name, values in lists.items())
+        if name in expression.exploded:
+            lists.setdefault(name, []).append(value)
+        elif out.setdefault(name, value) != value:
+            return False
+    return all(out.setdefault(name, values) == values for name, values in lists.items())
 
 
 def _mark_literal(literal: str, uri: str, after: bytearray, here: bytearray) -> None:
@@ -253,11 +277,14 @@ def _decode(raw: str) -> str | None:
         return None
 
 
-def _is_safe(value: str, slashes: bool) -> bool:
-    """Whether the value stays harmless however often someone decodes it again."""
+def _is_safe(value: str | list[str], slashes: bool) -> bool:
+    """Whether the value stays inside of the directory that it is joined to, however often someone decodes it again."""
+    if isinstance(value, list):
+        return all(_is_safe(item, slashes) for item in value) and _is_safe("/".join(value), True)
     for _ in range(4):
-        flat = value.replace("\\", "/")
-        if "\0" in value or "\\" in value or ".." in flat.split("/") or ("/" in value and not slashes):
+        if "\0" in value or "\\" in value or ("/" in value and not slashes):
+            return False
+        if value.startswith("/") or DRIVE.match(value) or ".." in value.split("/"):
             return False
         again = unquote(value)
         if again == value:
