@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from redstart.features.sampling import Root, Sampled
     from redstart.features.solutions import Progress, predicate
     from redstart.features.tools import Tool
+    from redstart.protocol.call import Call
     from redstart.server.context import Context
     from redstart.server.handling import current_context
     from redstart.server.inject import Depends
+    from redstart.server.middleware import Next
     from redstart.server.objects import serve
     from redstart.server.providers import PromptProvider, ResourceProvider, ToolProvider
     from redstart.server.server import Server
@@ -38,10 +40,12 @@ if TYPE_CHECKING:
         EmbeddedResource,
         Icon,
         Image,
+        ListResult,
         Message,
         PromptArgument,
         ResourceContents,
         ResourceLink,
+        Result,
         Text,
         ToolResult,
     )
@@ -54,6 +58,7 @@ _HOMES = {
     "Ask": "features.ask",
     "Audio": "wire.types",
     "Cache": "features.registry",
+    "Call": "protocol.call",
     "Cancelled": "features.ask",
     "Choice": "features.forms",
     "Choices": "features.forms",
@@ -69,7 +74,9 @@ _HOMES = {
     "Header": "features.param_headers",
     "Icon": "wire.types",
     "Image": "wire.types",
+    "ListResult": "wire.types",
     "Message": "wire.types",
+    "Next": "server.middleware",
     "NotAPath": "features.resources",
     "Parameter": "features.explicit",
     "Progress": "features.solutions",
@@ -83,6 +90,7 @@ _HOMES = {
     "ResourceContents": "wire.types",
     "ResourceLink": "wire.types",
     "ResourceProvider": "server.providers",
+    "Result": "wire.types",
     "Root": "features.sampling",
     "Sampled": "features.sampling",
     "Server": "server.server",
@@ -108,6 +116,7 @@ __all__ = [
     "Ask",
     "Audio",
     "Cache",
+    "Call",
     "Cancelled",
     "Choice",
     "Choices",
@@ -123,7 +132,9 @@ __all__ = [
     "Header",
     "Icon",
     "Image",
+    "ListResult",
     "Message",
+    "Next",
     "NotAPath",
     "Parameter",
     "Progress",
@@ -137,6 +148,7 @@ __all__ = [
     "ResourceContents",
     "ResourceLink",
     "ResourceProvider",
+    "Result",
     "Root",
     "Sampled",
     "Server",

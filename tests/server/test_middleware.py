@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from features.support import ERAS, HANDSHAKE, MODERN, ask, converse, refused, talk
-from redstart import ProtocolError, Server, ToolError
+from redstart import (
+    Call,
+    ListResult,
+    Next,
+    ProtocolError,
+    RegistrationError,
+    Result,
+    Server,
+    Text,
+    ToolError,
+    ToolResult,
+)
 
 
 def desk(**options: Any) -> Server:
@@ -143,3 +154,183 @@ def test_one_added_while_the_server_runs_counts_at_once(era: str) -> None:
         await server.host.stop()
 
     asyncio.run(test())
+
+
+# ---------------------------------------------------------------- the contract
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_says_what_is_asked_for(era: str) -> None:
+    server = desk()
+    seen: dict[str, Any] = {}
+
+    @server.add_middleware
+    async def watch(call: Call, next: Next) -> Result:
+        seen[call.method] = (call.name, call.uri, dict(call.arguments), call.user)
+        return await next(call)
+
+    ask(server, era, "tools/call", name="add", arguments={"a": 1, "b": 2})
+    ask(server, era, "prompts/get", name="review", arguments={})
+    ask(server, era, "resources/read", uri="notes://one")
+    ask(server, era, "tools/list")
+    assert seen["tools/call"] == ("add", None, {"a": 1, "b": 2}, None)
+    assert seen["prompts/get"] == ("review", None, {}, None)
+    assert seen["resources/read"] == (None, "notes://one", {}, None)
+    assert seen["tools/list"] == (None, None, {}, None)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_arguments_are_changed_by_assigning_others(era: str) -> None:
+    server = desk()
+
+    @server.prompt
+    def hail(name: str) -> str:
+        return f"Hail {name}"
+
+    @server.add_middleware
+    async def change(call: Call, next: Next) -> Result:
+        if call.name == "add":
+            call.arguments = {**call.arguments, "b": 40}
+        elif call.name == "hail":
+            call.arguments = {"name": "you"}
+        return await next(call)
+
+    assert ask(server, era, "tools/call", name="add", arguments={"a": 1, "b": 2})["content"][0]["text"] == "41"
+    hailed = ask(server, era, "prompts/get", name="hail", arguments={"name": "me"})
+    assert hailed["messages"][0]["content"]["text"] == "Hail you"
+
+
+def test_arguments_are_not_changed_in_place() -> None:
+    server = desk()
+    errors: list[Exception] = []
+
+    @server.add_middleware
+    async def change(call: Call, next: Next) -> Result:
+        try:
+            call.arguments["b"] = 40  # type: ignore[index]
+        except TypeError as error:
+            errors.append(error)
+        try:
+            call.arguments = {}
+        except AttributeError as error:
+            errors.append(error)
+        return await next(call)
+
+    ask(server, MODERN, "tools/list")
+    assert "mappingproxy" in str(errors[0])
+    assert str(errors[1]) == "a request tools/list has no arguments"
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_lists_are_objects_that_can_be_changed(era: str) -> None:
+    server = desk(page_size=1)
+
+    @server.add_middleware
+    async def hide(call: Call, next: Next) -> Result:
+        result: Result = await next(call)
+        if isinstance(result, ListResult) and result.tools:
+            result.tools = [tool for tool in result.tools if tool.name != "add"]
+        return result
+
+    first = ask(server, era, "tools/list")
+    assert first["tools"] == []
+    second = ask(server, era, "tools/list", cursor=first["nextCursor"])
+    assert [tool["name"] for tool in second["tools"]] == ["fail"]
+    error = refused(server, era, "tools/list", cursor="")
+    assert "cursor" in error["message"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_it_may_answer_by_itself(era: str) -> None:
+    server = desk()
+
+    @server.add_middleware
+    async def known(call: Call, next: Next) -> Result:
+        if call.method == "tools/call":
+            return ToolResult(content=[Text("from the cache")])
+        return await next(call)
+
+    assert ask(server, era, "tools/call", name="add")["content"] == [{"type": "text", "text": "from the cache"}]
+
+
+async def forgetful(call: Call, next: Next) -> Any:
+    result = await next(call)
+    return result if call.method == "initialize" else None
+
+
+async def loose(call: Call, next: Next) -> Any:
+    result = await next(call)
+    return result if call.method == "initialize" else {"tools": []}
+
+
+def plain(call: Call, next: Next) -> Any:
+    return next(call) if call.method == "initialize" else None
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (forgetful, "it returned None; write `return await next(call)`"),
+        (loose, "it returned a dict; write `return await next(call)`"),
+        (plain, "it returned None; write `async def`, or return `next(call)`"),
+    ],
+    ids=["forgotten return", "not a result", "not awaitable"],
+)
+@pytest.mark.parametrize("era", ERAS)
+def test_a_broken_contract_is_an_error_that_names_the_layer(
+    era: str, layer: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def outer(call: Call, next: Next) -> Result:
+        return await next(call)
+
+    error = refused(desk(middleware=[outer, layer]), era, "tools/list")
+    assert error["code"] == -32603
+    assert "MiddlewareError" in error["message"]
+    assert words in caplog.text
+    assert f"in the middleware {layer.__name__} (" in caplog.text
+    assert "in the middleware outer" not in caplog.text
+
+
+def test_a_layer_that_fails_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    server = desk()
+
+    @server.add_middleware
+    async def broken(call: Call, next: Next) -> Result:
+        raise RuntimeError("no room")
+
+    refused(server, MODERN, "tools/list")
+    assert "in the middleware broken (" in caplog.text
+    assert "test_middleware.py:" in caplog.text
+
+
+class Old:
+    async def on_call_tool(self, context: Any, call_next: Any) -> Any: ...
+
+
+class Callable_:
+    async def __call__(self, call: Call, next: Next) -> Result:
+        return await next(call)
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (lambda call: None, "cannot be called with (call, next)"),
+        (lambda call, next, more: None, "cannot be called with (call, next)"),
+        (Old(), "Old is not a function"),
+        (Callable_, "is a class"),
+        ("timed", "str is not a function"),
+    ],
+    ids=["one parameter", "three", "an object of another library", "a class", "a text"],
+)
+def test_what_cannot_be_middleware_is_refused_when_it_is_added(layer: Any, words: str) -> None:
+    with pytest.raises(RegistrationError) as caught:
+        desk(middleware=[layer])
+    assert words in str(caught.value)
+    assert "async def layer(call, next)" in str(caught.value)
+    with pytest.raises(RegistrationError):
+        desk().add_middleware(layer)
+
+
+def test_an_object_that_can_be_called_is_middleware() -> None:
+    assert len(ask(desk(middleware=[Callable_()]), MODERN, "tools/list")["tools"]) == 2

@@ -83,7 +83,7 @@ class Registry(Generic[T]):
         self._last = 0
         self._private = False
         self._on_duplicate = on_duplicate
-        self._pages: dict[tuple[Any, str], Raw] = {}
+        self._pages: dict[tuple[Any, Any], Raw] = {}
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.items.values())
@@ -163,21 +163,20 @@ class Registry(Generic[T]):
 
     def page(self, call: Call) -> Raw:
         """The page that a list request asks for, encoded once for each dialect unless it depends on who asks."""
-        cursor = call.params.cursor
-        cursor = "" if cursor is UNSET or cursor is None else f"c{cursor}"
-        key = (call.dialect, cursor)
+        key = (call.dialect, call.params.cursor)
         body = self._pages.get(key)
         if body is None:
-            result = self._page(call, cursor)
-            body = Raw(call.dialect.dress(result))
+            body = Raw(call.dialect.dress(self.result(call)))
             if len(self._pages) < 1024 and not self._private:
                 self._pages[key] = body
         return body
 
-    def _page(self, call: Call, cursor: str) -> ListResult:
+    def result(self, call: Call) -> ListResult:
+        """The same page as an object."""
+        cursor = call.params.cursor
         seen = self.seen(call)
         keys = list(seen)
-        start = self._start(keys, cursor[1:]) if cursor else 0
+        start = 0 if cursor is UNSET or cursor is None else self._start(keys, cursor)
         end = len(keys) if not self.page_size else start + self.page_size
         entries = [seen[key].entry(call.dialect) for key in keys[start:end]]
         result = ListResult()

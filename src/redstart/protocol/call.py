@@ -6,11 +6,12 @@ Pure data: who runs a Call, and on which stream its messages go, is filled in by
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from redstart.wire.jsonrpc import Id, ProtocolError
+from redstart.wire.jsonrpc import Id, ProtocolError, decode, encode
 from redstart.wire.meta import ClientCapabilities, Implementation, RequestMeta
 
 if TYPE_CHECKING:
@@ -116,6 +117,36 @@ class Call:
         self.capabilities: ClientCapabilities
         self.client_info: Implementation | UnsetType
         self.log_level: str | UnsetType
+
+    @property
+    def name(self) -> str | None:
+        """The name of the tool or prompt that is asked for."""
+        return getattr(self.params, "name", None)
+
+    @property
+    def uri(self) -> str | None:
+        """The URI of the resource that is asked for."""
+        return getattr(self.params, "uri", None)
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of a tool or prompt. They are changed by assigning others: `call.arguments = {...}`."""
+        given = getattr(self.params, "arguments", None)
+        if isinstance(given, Raw):
+            given = decode(given)
+        return MappingProxyType(given if isinstance(given, dict) else {})
+
+    @arguments.setter
+    def arguments(self, arguments: Mapping[str, Any]) -> None:
+        if not hasattr(self.params, "arguments"):
+            raise AttributeError(f"a request {self.method} has no arguments")
+        given = dict(arguments)
+        self.params.arguments = Raw(encode(given)) if self.method == "tools/call" else given
+
+    @property
+    def user(self) -> Any:
+        """Who is asking: what `auth=` returned, or None."""
+        return self.principal
 
     @property
     def open(self) -> bool:

@@ -18,8 +18,11 @@ MODERN: Final = 2
 BOTH: Final = HANDSHAKE | MODERN
 
 
-class Method:
-    """One row. `names` is the parameter that `Mcp-Name` repeats; `capability` is what a server must offer."""
+class Method(str):
+    """One row: a method's name, and what is known of it, so that `call.method == "tools/call"` holds.
+
+    `names` is the parameter that `Mcp-Name` repeats; `capability` is what a server must offer.
+    """
 
     __slots__ = (
         "capability",
@@ -33,6 +36,9 @@ class Method:
         "raw",
         "routing",
     )
+
+    def __new__(cls, name: str, *row: Any, **options: Any) -> Method:
+        return super().__new__(cls, name)
 
     def __init__(
         self,

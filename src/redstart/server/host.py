@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -265,18 +265,3 @@ class Host:
 def _unsendable(text: str) -> ToolResult:
     reason = "Its result has half a character in it (a lone surrogate), which no message can carry."
     return ToolResult(content=[Text(f"{reason}\n{text}")], is_error=True)
-
-
-Next = Callable[[Call], Awaitable[Any]]
-Middleware = Callable[[Call, Next], Awaitable[Any]]
-
-
-def compose(middleware: list[Middleware], handler: Next) -> Next:
-    """One function out of the middleware, outermost first, and the handler."""
-    for layer in reversed(middleware):
-        handler = _layered(layer, handler)
-    return handler
-
-
-def _layered(layer: Middleware, inner: Next) -> Next:
-    return lambda call: layer(call, inner)

@@ -14,7 +14,7 @@ from redstart.features.registry import Cache, Registry
 from redstart.features.tools import Tools
 from redstart.protocol.call import Call
 from redstart.protocol.methods import METHODS
-from redstart.server.host import Middleware, Next, compose
+from redstart.server.middleware import Handler, Middleware, checked, compose
 from redstart.wire.jsonrpc import METHOD_NOT_FOUND, ProtocolError
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Offer:
         self.middleware: list[Middleware] = []
         """What may change a call before its handler sees it."""
         self._declared: set[str] = set()
-        self._handlers: dict[str, Next] = {}
-        self._lists: dict[str, Next] = {}
+        self._handlers: dict[str, Handler] = {}
+        self._lists: dict[str, Handler] = {}
         self.tools = Tools(server.tools, server.errors)
         self._watch()
 
@@ -98,16 +98,16 @@ class Offer:
         self._handlers = {name: table[name] for name in table if METHODS[name].capability in (None, *offered)}
         self._recompose()
 
-    def _table(self, offered: dict[str, Any]) -> dict[str, Next]:
+    def _table(self, offered: dict[str, Any]) -> dict[str, Handler]:
         server, life, hub = self._server, self._lifecycle, self._host.hub
         # Clients of the handshake era get an empty list of what is not offered; later ones are told that it is not.
         self._lists = {
-            "tools/list": _pages(server.tools),
-            "prompts/list": _pages(server.prompts),
-            "resources/list": _pages(server.resources),
-            "resources/templates/list": _pages(server.templates),
+            "tools/list": self._pages(server.tools),
+            "prompts/list": self._pages(server.prompts),
+            "resources/list": self._pages(server.resources),
+            "resources/templates/list": self._pages(server.templates),
         }
-        table: dict[str, Next] = {
+        table: dict[str, Handler] = {
             **self._lists,
             "initialize": life.initialize,
             "ping": life.ping,
@@ -126,15 +126,22 @@ class Offer:
             table["completion/complete"] = self.completions.complete
         return table
 
+    def _pages(self, registry: Registry[Any]) -> Handler:
+        async def page(call: Call) -> Any:
+            # Middleware gets a result that it can read and change; without any, the encoded page is sent as it is.
+            return registry.result(call) if self.middleware else registry.page(call)
+
+        return page
+
     # ------------------------------------------------------------ answering
 
     def wrap(self, layers: Iterable[Middleware]) -> None:
         """Put further middleware around every request, innermost last."""
-        self.middleware += layers
+        self.middleware += [checked(layer) for layer in layers]
         self._recompose()
 
     def _recompose(self) -> None:
-        inner: Next = self.answer
+        inner: Handler = self.answer
         if self.middleware:
             # Without middleware `Host.answer` itself turns a question into a result.
             from redstart.server.rounds import answering
@@ -153,10 +160,3 @@ class Offer:
         if call.state is not None and call.state.once:
             return self._host.rounds.spend_first(call, handler)  # type: ignore[no-any-return]
         return handler(call)
-
-
-def _pages(registry: Registry[Any]) -> Next:
-    async def page(call: Call) -> Any:
-        return registry.page(call)
-
-    return page

@@ -16,9 +16,10 @@ from redstart.features.tools import Tool
 from redstart.protocol.modern import Modern
 from redstart.server.checked import check_flag, checked_keys, seconds, whole
 from redstart.server.gate import QUEUE, Gate
-from redstart.server.host import Host, Middleware, Next
+from redstart.server.host import Host
 from redstart.server.inject import check_is_callable, injected
 from redstart.server.invoke import Limits
+from redstart.server.middleware import Handler, Middleware
 from redstart.server.offer import Offer
 from redstart.server.registering import equip_completer, register, remove
 from redstart.server.running import Running
@@ -122,7 +123,7 @@ class Server(Running):
         self.prompts: Registry[Prompt] = Registry("prompt", on_duplicate, page_size, **rules)
         self.resources: Registry[Resource] = Registry("resource", on_duplicate, page_size, **rules)
         self.templates: Registry[Resource] = Registry("resource template", on_duplicate, page_size, **rules)
-        self.dispatch: Next
+        self.dispatch: Handler
         self.features = Offer(self, instructions, cache)
         self.features.wrap(middleware)
         self.features.declare(capabilities)
@@ -327,7 +328,15 @@ class Server(Running):
         remove(self, thing)
 
     def add_middleware(self, layer: Middleware) -> Middleware:
-        """Wrap every request of every method in `async def layer(call, next)`; usable as a decorator."""
+        """Wrap every request of every method in `async def layer(call, next)`; usable as a decorator.
+
+        >>> from redstart import Call, Next, Result
+        >>> server = Server("desk")
+        >>> @server.add_middleware
+        ... async def named(call: Call, next: Handler) -> Result:
+        ...     print(call.method, call.name, call.arguments, call.user)
+        ...     return await next(call)
+        """
         self.features.wrap([layer])
         return layer
 
