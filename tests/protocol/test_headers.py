@@ -139,11 +139,12 @@ def test_an_absent_parameter_is_not_expected(arguments: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("pairs", "twice"),
     [
-        ([(b"mcp-name", b"a"), (b"mcp-name", b"a")], True),
-        ([(b"mcp-name", b"a"), (b"mcp-method", b"a")], False),
-        ([(b"accept", b"a"), (b"accept", b"b")], False),
-        ([(b"mcp-param-a", b"a"), (b"mcp-param-a", b"b")], True),
+        ([(b"mcp-name", b"a"), (b"mcp-name", b"a")], b"mcp-name"),
+        ([(b"mcp-name", b"a"), (b"mcp-method", b"a")], None),
+        ([(b"accept", b"a"), (b"accept", b"b")], None),
+        ([(b"mcp-param-a", b"a"), (b"mcp-param-a", b"b")], b"mcp-param-a"),
+        ([(b"authorization", b"a"), (b"host", b"a"), (b"authorization", b"b")], b"authorization"),
     ],
 )
-def test_duplicates(pairs: list[tuple[bytes, bytes]], twice: bool) -> None:
-    assert duplicated(pairs) is twice
+def test_duplicates(pairs: list[tuple[bytes, bytes]], twice: bytes | None) -> None:
+    assert duplicated(pairs) == twice

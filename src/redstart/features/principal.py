@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
 
-_NAMES = ("principal", "subject", "sub", "id", "username", "name")
+_NAMES: Final = ("principal", "subject", "sub", "id", "username", "name")
+EXPECTED: Final = (
+    f"a non-empty str, or a dict or object with one of: {', '.join(_NAMES)} (a non-empty str, int or UUID)"
+)
 
 
 def principal_key(user: Any) -> str:
-    """A stable key of what `auth=` returned; empty where nobody is known.
+    """A stable key of what `auth=` returned; empty where nobody is known. TypeError: this is not a principal.
 
     >>> principal_key({"sub": "ada"})
     'ada'
     """
     if user is None:
         return ""
-    if isinstance(user, str):
-        return user
+    key = _key(user if isinstance(user, str) else _named(user))
+    if not key:
+        raise TypeError(f"{_shown(user)} is not a user: expected {EXPECTED}")
+    return key
+
+
+def _named(user: Any) -> Any:
+    """The first of the names that has a value decides: a less precise one could be somebody else's, too."""
+    if isinstance(user, type) or getattr(user, "is_authenticated", True) is False:
+        return None
     for name in _NAMES:
-        value = user.get(name) if isinstance(user, dict) else getattr(user, name, None)
+        value = user.get(name) if isinstance(user, Mapping) else getattr(user, name, None)
         if value is not None and not callable(value):
-            return str(value)
-    raise TypeError(f"auth= returned {type(user).__name__}, which has none of: {', '.join(_NAMES)}")
+            return value
+    return None
+
+
+def _key(value: Any) -> str:
+    good = isinstance(value, str | int | UUID) and not isinstance(value, bool)
+    return str(value) if good and str(value).strip() else ""
+
+
+def _shown(user: Any) -> str:
+    """The kind of a value, and the value itself only where that cannot be a secret."""
+    kind = type(user).__name__
+    harmless = isinstance(user, bool) or (isinstance(user, str | dict | list | tuple) and not user)
+    return f"{kind} {user!r}" if harmless else f"This {kind}"

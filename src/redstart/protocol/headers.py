@@ -9,6 +9,7 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64encode
+from collections.abc import Iterable
 from typing import Any, Final
 
 from redstart.protocol.call import Headers
@@ -21,6 +22,8 @@ NAME: Final = b"mcp-name"
 SESSION: Final = b"mcp-session-id"
 LAST_EVENT: Final = b"last-event-id"
 PARAM_PREFIX: Final = b"mcp-param-"
+DECIDING: Final = frozenset((b"authorization", b"content-length", b"content-type", b"host", b"origin", LAST_EVENT))
+"""Beside all `Mcp-*`: the headers that may stand only once."""
 
 _PREFIX: Final = b"=?base64?"
 _SUFFIX: Final = b"?="
@@ -108,10 +111,15 @@ class ParamRule:
         return bool(text == value)
 
 
-def duplicated(pairs: list[tuple[bytes, bytes]]) -> bool:
-    """Whether an `Mcp-*` header stands twice; two values can agree with two different readers."""
-    names = [name for name, _ in pairs if name.startswith(b"mcp-")]
-    return len(names) != len(set(names))
+def duplicated(pairs: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """The header that decides something and stands twice: two values can agree with two different readers."""
+    seen = set()
+    for name, _ in pairs:
+        if name in DECIDING or name.startswith(b"mcp-"):
+            if name in seen:
+                return name
+            seen.add(name)
+    return None
 
 
 def named(row: Method, params: Any) -> str | None:

@@ -26,6 +26,7 @@ from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, Prot
 from redstart.wire.types import Text, ToolResult
 
 if TYPE_CHECKING:
+    from redstart.server.authenticate import Authenticator
     from redstart.server.seal import KeyRing
     from redstart.server.server import Server
     from redstart.store.shared import SharedState
@@ -71,6 +72,13 @@ class Host:
         from redstart.store.open import open_state
 
         return open_state(self.server.store)
+
+    @cached_property
+    def authenticator(self) -> Authenticator:
+        """What finds out who a caller is."""
+        from redstart.server.authenticate import Authenticator
+
+        return Authenticator(self.server)
 
     @cached_property
     def keys(self) -> KeyRing:
@@ -130,6 +138,8 @@ class Host:
             await self._finish_steps()
         await self.pool.settle(GRACE)
         self.pool.close()
+        if self.server.auth is not None:
+            self.authenticator.close()
         if stack is not None:
             await stack.aclose()
 

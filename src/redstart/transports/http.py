@@ -6,7 +6,6 @@ Spec: /specification/2026-07-28/basic/transports/streamable-http, and 2025-11-25
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +14,7 @@ from redstart.features.principal import principal_key
 from redstart.protocol import headers as h
 from redstart.protocol.call import Answer, Call, Cancel, Event, Refusal
 from redstart.protocol.handshake import HEADER_VALUES
+from redstart.server.authenticate import AuthError
 from redstart.server.seal import found_keys
 from redstart.transports.caller import JSON, AsgiCaller, Caller, Gone, HeaderList, Receive, Scope, Send
 from redstart.transports.exchange import Exchange, is_asking
@@ -89,8 +89,8 @@ class Endpoint:
 
     async def _serve(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller) -> Rejection | None:
         pairs = scope["headers"]
-        if len(headers) != len(pairs) and (h.duplicated(list(pairs)) or _twice(pairs, b"host", b"origin")):
-            error = ProtocolError(HEADER_MISMATCH, "An Mcp-*, Host or Origin header stands twice")
+        if len(headers) != len(pairs) and (twice := h.duplicated(pairs)) is not None:
+            error = ProtocolError(HEADER_MISMATCH, f"The header {twice.decode('latin-1')} stands twice")
             await caller.reply(400, failure(b"null", error), [JSON])
             return None
         rejection = self.guard.check(headers)
@@ -106,9 +106,10 @@ class Endpoint:
             return Rejection(404, f"Nothing is served at this path; the MCP endpoint is {self.path}")
         user = None
         if self.server.auth is not None:
-            user = await self.authenticate(headers)
-            if user is None:
-                return _UNAUTHORIZED
+            try:
+                user = await self.host.authenticator.user(_bearer_token(headers))
+            except AuthError as error:
+                return Rejection(error.status, str(error), _CHALLENGE if error.status == 401 else ())
         method = scope["method"]
         if legacy:
             return await self._legacy(scope, headers, caller, user)  # type: ignore[no-any-return]
@@ -128,14 +129,6 @@ class Endpoint:
         if rest in ("", "/"):
             return bool(root)
         return bool(root) and rest in self._paths and not root.endswith(self.path)
-
-    async def authenticate(self, headers: dict[bytes, bytes]) -> Any:
-        """The user whose bearer token this is, or None."""
-        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip() or self.server.auth is None:
-            return None
-        user = self.server.auth(token.strip())
-        return await user if inspect.isawaitable(user) else user
 
     # ------------------------------------------------------------ methods
 
@@ -293,10 +286,10 @@ def _is_json(headers: dict[bytes, bytes]) -> bool:
     return kind.strip().lower() == b"application/json"
 
 
-def _twice(pairs: HeaderList, *names: bytes) -> bool:
-    found = [name for name, _ in pairs if name in names]
-    return len(found) != len(set(found))
+def _bearer_token(headers: dict[bytes, bytes]) -> str:
+    scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
-_UNAUTHORIZED: Final = Rejection(401, "A valid bearer token is needed", ((b"www-authenticate", b"Bearer"),))
+_CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 _UNKNOWN_SESSION: Final = Rejection(404, "Unknown or ended session; initialize again")

@@ -1,0 +1,80 @@
+"""`auth=`: from a bearer token to the user whose it is, in bounded time, whatever the application's function does."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, Final
+
+from redstart.features.errors import log
+from redstart.features.principal import principal_key
+from redstart.server.kinds import is_async
+from redstart.server.pool import Pool
+
+if TYPE_CHECKING:
+    from redstart.server.server import Server
+
+SECONDS: Final = 10.0
+"""How long `auth=` may take for one request."""
+THREADS: Final = 8
+"""Threads of their own: the tools' threads may all be taken, and callers must still be told apart."""
+
+UNKNOWN: Final = "A valid bearer token is needed"
+
+
+class AuthError(Exception):
+    """Nobody could be let in; the status says whose fault that is."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Authenticator:
+    """Calls `auth=` and judges what it returns: only a principal is somebody."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._is_async = is_async(server.auth)
+        self._pool = Pool(THREADS)
+        self._said: set[str] = set()
+
+    async def user(self, token: str) -> Any:
+        """The user of this token; AuthError where there is none. Without a token nobody is asked."""
+        if not token:
+            raise AuthError(401, UNKNOWN)
+        try:
+            async with asyncio.timeout(SECONDS) as limit:
+                user = await self._call(token)
+        except Exception as error:
+            raise self._failure(error, limit.expired()) from None
+        try:
+            if principal_key(user):
+                return user
+        except Exception as error:  # also of a property of the user's
+            self._say(f"auth= refused a caller, because of what it returned. {error}. None refuses without this line.")
+        raise AuthError(401, UNKNOWN)
+
+    async def _call(self, token: str) -> Any:
+        auth: Any = self._server.auth
+        if self._is_async:
+            return await auth(token)
+        user = await self._pool.run(lambda: auth(token), {})
+        return await user if inspect.isawaitable(user) else user
+
+    def _failure(self, error: Exception, late: bool) -> AuthError:
+        if late:
+            log.error("auth= took more than %g seconds for a request", SECONDS)
+            return AuthError(503, f"The token could not be checked within {SECONDS:g} seconds; try again later")
+        text = self._server.errors.text(error, "auth=")
+        self._say("auth= raised an exception, which is a 500: return None for a token that is not valid")
+        return AuthError(500, text)
+
+    def _say(self, text: str) -> None:
+        """Once: callers must not be able to fill the log."""
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("%s", text)
+
+    def close(self) -> None:
+        self._pool.close()
