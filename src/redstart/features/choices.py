@@ -9,10 +9,11 @@ import enum
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from redstart.schema.problems import show
 
+T = TypeVar("T")
 LISTINGS: Final[tuple[str, ...]] = ("oneOf", "anyOf", "enum", "const")
 """The ways to list choices."""
 MAX_CHOICES: Final = 1_000
@@ -32,14 +33,14 @@ class Option(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Generic[T]):
     """One of several answers to choose from: any value, and the words that the user sees.
 
     >>> Choice("eu-west", "Europe (Ireland)").title
     'Europe (Ireland)'
     """
 
-    value: Any
+    value: T
     title: str = ""
 
 
@@ -50,7 +51,7 @@ class Choices:
     >>> Region = Annotated[str, Choices(("eu", "Europe"), ("us", "United States"))]
     """
 
-    def __init__(self, *choices: Choice | tuple[str, str] | str) -> None:
+    def __init__(self, *choices: Choice[Any] | tuple[str, str] | str) -> None:
         listed = [{"const": value, "title": title or wire_text(value)} for value, title in map(pair_of, choices)]
         self.json_schema_extra = {"oneOf": listed}
 

@@ -25,6 +25,7 @@ from redstart.wire.types import Message, ResourceContents, ToolResult
 
 if TYPE_CHECKING:
     from redstart.features.ask import Answer, Question
+    from redstart.features.choices import Choice
     from redstart.features.sampling import Root, Sampled
     from redstart.server.asking import Dialogue
     from redstart.server.state import State
@@ -175,6 +176,16 @@ class Context(Facts[App]):
         answer = self._meet(question) or await dialogue(self).wait(question)
         return getattr(answer, "data", False) is True
 
+    @overload
+    async def choose(self, message: str, choices: type[T], key: str | None = None) -> T: ...
+    @overload
+    async def choose(self, message: str, choices: Sequence[Choice[T]], key: str | None = None) -> T: ...
+    @overload
+    async def choose(self, message: str, choices: Sequence[tuple[T, str]], key: str | None = None) -> T: ...
+    @overload
+    async def choose(self, message: str, choices: Sequence[T], key: str | None = None) -> T: ...
+    @overload
+    async def choose(self, message: str, choices: Any, key: str | None = None) -> Any: ...
     async def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
         """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
         question = self._host.rounds.form_question(self._call, message, choices, key)

@@ -7,7 +7,7 @@ strangers must not share a memory, so there it is refused; the one client of std
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from redstart.features.errors import ToolError
 from redstart.features.principal import principal_key
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from redstart.protocol.call import Call
     from redstart.server.host import Host
 
+T = TypeVar("T")
 _NOBODY = (
     "ctx.state belongs to a user, and this server does not know who is asking. "
     "Give the server auth=, so that each user has a state of their own."
@@ -46,6 +47,10 @@ class State:
     def _key(self, key: str) -> str:
         return scoped(self._user, "state", self._host.server.name, key)
 
+    @overload
+    async def get(self, key: str) -> Any: ...
+    @overload
+    async def get(self, key: str, default: T) -> T: ...
     async def get(self, key: str, default: Any = None) -> Any:
         """The value that was set, or `default` if there is none or its time is over."""
         found = await self._host.store.kv_get(self._key(key))
@@ -71,6 +76,10 @@ class SyncState:
         self._state = state
         self._wait = wait
 
+    @overload
+    def get(self, key: str) -> Any: ...
+    @overload
+    def get(self, key: str, default: T) -> T: ...
     def get(self, key: str, default: Any = None) -> Any:
         """The value that was set, or `default` if there is none or its time is over."""
         return self._wait(self._state.get(key, default))

@@ -9,7 +9,7 @@ import asyncio
 import concurrent.futures
 import contextvars
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from redstart.features.errors import Unwind
@@ -21,6 +21,7 @@ from redstart.wire.types import Message, ResourceContents, ToolResult
 
 if TYPE_CHECKING:
     from redstart.features.ask import Answer
+    from redstart.features.choices import Choice
     from redstart.features.sampling import Root, Sampled
     from redstart.server.host import Host
     from redstart.server.state import SyncState
@@ -145,6 +146,16 @@ class SyncContext(Facts[App]):
         """Whether the user says yes; every other reaction is a no."""
         return self._wait(self._async.confirm(message, key))
 
+    @overload
+    def choose(self, message: str, choices: type[T], key: str | None = None) -> T: ...
+    @overload
+    def choose(self, message: str, choices: Sequence[Choice[T]], key: str | None = None) -> T: ...
+    @overload
+    def choose(self, message: str, choices: Sequence[tuple[T, str]], key: str | None = None) -> T: ...
+    @overload
+    def choose(self, message: str, choices: Sequence[T], key: str | None = None) -> T: ...
+    @overload
+    def choose(self, message: str, choices: Any, key: str | None = None) -> Any: ...
     def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
         """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
         return self._wait(self._async.choose(message, choices, key))
