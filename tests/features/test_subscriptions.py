@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from features.support import HANDSHAKE, MODERN, line, talk
+from features.support import HANDSHAKE, META, MODERN, line, talk
 from redstart import Server
 from redstart.transports.memory import MemoryPeer
 from redstart.transports.stream import MAX_BYTES, Writer
@@ -213,6 +213,79 @@ def test_what_is_removed_or_registered_on_a_running_server_is_told(era: str) -> 
         assert told(stream.messages())[first:] == expected
         stream.disconnect()
         await asyncio.wait([stream.task])
+        await server.host.stop()
+
+    run(test())
+
+
+def secrets(allowed: set[str]) -> Server:
+    """A server whose secrets only those in `allowed` may see; its notes are for everybody."""
+    server = notes()
+
+    @server.resource("secret://one", visible=lambda user: user in allowed)
+    def one() -> str:
+        return "1"
+
+    @server.resource("secret://{name}/{part}", visible=lambda user: user in allowed)
+    def part(name: str, part: str) -> str:
+        return name
+
+    return server
+
+
+class Subscriber:
+    """A client that wants to hear of some URIs."""
+
+    def __init__(self, server: Server, era: str, user: str) -> None:
+        self.era = era
+        self.inbox: asyncio.Queue[bytes] = asyncio.Queue()
+        self.peer = MemoryPeer(server, self.inbox.put_nowait, user)
+
+    async def subscribe(self, *uris: str) -> list[Any]:
+        """What the server answers."""
+        if self.era == MODERN:
+            self.peer.send(line("subscriptions/listen", {**listen(*uris), "_meta": META}, 1))
+            return [await self.next()]
+        opening = {"protocolVersion": self.era, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        answers = []
+        self.peer.send(line("initialize", opening, 0))
+        await self.next()
+        for number, uri in enumerate(uris, 1):
+            self.peer.send(line("resources/subscribe", {"uri": uri}, number))
+            answers.append(await self.next())
+        return answers
+
+    async def next(self) -> Any:
+        return json.loads(await self.inbox.get())
+
+    async def told(self) -> list[str]:
+        """The updates up to that of a resource for everybody."""
+        uris = [(await self.next())["params"]["uri"]]
+        while uris[-1] != "notes://one":
+            uris.append((await self.next())["params"]["uri"])
+        return uris
+
+
+@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+def test_an_update_reaches_only_those_who_may_see_the_resource(era: str) -> None:
+    uris = ("secret://one", "secret://two/a", "notes://one")
+
+    async def test() -> None:
+        allowed = {"ada"}
+        server = secrets(allowed)
+        ada, bob = Subscriber(server, era, "ada"), Subscriber(server, era, "bob")
+        assert await ada.subscribe(*uris) == await bob.subscribe(*uris)
+
+        async def told_now() -> list[list[str]]:
+            for uri in uris:
+                server.notify(uri)
+            return [await ada.told(), await bob.told()]
+
+        assert await told_now() == [list(uris), ["notes://one"]]
+        allowed.symmetric_difference_update({"ada", "bob"})  # what was subscribed before follows the rule of now
+        assert await told_now() == [["notes://one"], list(uris)]
+        for each in (ada, bob):
+            await each.peer.close()
         await server.host.stop()
 
     run(test())

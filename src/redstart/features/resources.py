@@ -264,6 +264,15 @@ class Resources:
         fits = (r for r in self.templates.visible(call) if r.template is not None and r.template.match(uri) is not None)
         return next(fits, None)
 
+    def rule(self, uri: str) -> Callable[[Call], bool] | None:
+        """Who may see what is at `uri`, as a function of a call; None means everybody, as for a URI of nothing."""
+        exact = self.registry.items.get(uri)
+        fits = [r for r in self.templates if r.template is not None and r.template.match(uri) is not None]
+        rules = [resource.sees for resource in (exact, *fits) if resource is not None]
+        if not rules or None in rules:
+            return None
+        return lambda call: any(sees(call) for sees in rules if sees is not None)
+
     def not_found(self, call: Call, uri: str) -> ProtocolError:
         templates = (resource.template for resource in self.templates.visible(call))
         refusals = (why for template in templates if template is not None and (why := template.refused(uri)))

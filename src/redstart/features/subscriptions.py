@@ -7,6 +7,7 @@ Spec: /specification/2026-07-28/basic/patterns/subscriptions.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from msgspec import UNSET
@@ -60,6 +61,8 @@ class Hub:
     def __init__(self) -> None:
         self.peers: set[Peer] = set()
         self.offers: set[str] = set()
+        self.rule: Callable[[str], Callable[[Call], bool] | None] = lambda uri: None
+        """Who may see the resource at a URI, as a function of a call; None means everybody."""
         self._listeners: set[_Listener] = set()
         self._waiting: set[str] = set()
         self._updates: dict[str, None] = {}
@@ -108,13 +111,15 @@ class Hub:
                 listener.tell(head)
 
     def _tell_updated(self, uri: str) -> None:
+        sees = self.rule(uri) or (lambda call: True)
         message = notification(_UPDATED, {"uri": uri})
         for peer in tuple(self.peers):
-            if peer.link.session is not None and uri in peer.link.session.subscriptions:
+            session, subscriber = peer.link.session, peer.link.subscriber
+            if session is not None and uri in session.subscriptions and subscriber is not None and sees(subscriber):
                 peer.channel.send(message)
         head = _head(_UPDATED) + b'"uri":%b,' % encode(uri)
         for listener in tuple(self._listeners):
-            if uri in listener.uris:
+            if uri in listener.uris and sees(listener.call):
                 listener.tell(head)
 
     # ------------------------------------------------------------ methods
@@ -150,11 +155,15 @@ class Hub:
         return accepted
 
     async def subscribe(self, call: Call) -> Result:
-        """`resources/subscribe` of the handshake era; twice is once."""
+        """`resources/subscribe` of the handshake era; twice is once.
+
+        A URI that is unknown, or hidden from this client, gets the same answer as any other: nothing tells them apart.
+        """
         if call.session is not None:
             if len(call.session.subscriptions) >= MAX_URIS:
                 raise ProtocolError(INVALID_PARAMS, f"At most {MAX_URIS} resources in one session")
             call.session.subscriptions.add(call.params.uri)
+            call.link.subscriber = call
         return Result()
 
     async def unsubscribe(self, call: Call) -> Result:

@@ -53,13 +53,15 @@ _ORDINARY = frozenset(row for row in METHODS.values() if row.eras & HANDSHAKE an
 class Link:
     """What one peer has open: its calls, our questions to it, and (handshake era) its session."""
 
-    __slots__ = ("_asked", "calls", "modern", "owner", "pending", "session")
+    __slots__ = ("_asked", "calls", "modern", "owner", "pending", "session", "subscriber")
 
     def __init__(self, modern: modern.Modern, session: Session | None = None) -> None:
         self.modern = modern
         self.session = session
         self.owner: Any = None
         """Whoever runs the calls; of no interest here."""
+        self.subscriber: Call | None = None
+        """The last call that subscribed to something: for whom updates are sent."""
         self.calls: dict[Id, Call] = {}
         self.pending: dict[str, Pending] = {}
         self._asked = 0

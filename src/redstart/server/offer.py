@@ -122,6 +122,7 @@ class Offer:
             table["prompts/get"] = self.prompts.get
         if "resources" in offered:
             table["resources/read"] = self.resources.read
+            hub.rule = self.resources.rule
         if "completions" in offered:
             table["completion/complete"] = self.completions.complete
         return table
