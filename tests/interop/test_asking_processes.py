@@ -194,6 +194,19 @@ def test_without_cryptography_states_are_signed_and_hold_no_step() -> None:
             assert server.call(tag=123_457, **more)[1]["error"]["code"] == -32602
 
 
+def test_a_restarted_process_that_only_signs_does_not_repeat_a_step() -> None:
+    without, port = "sys.modules['cryptography'] = None", free_port()
+    with process(port, prelude=without, REDSTART_KEYS=OLD) as before:
+        more = answered(before.call(), 1)
+    with process(port, prelude=without, REDSTART_KEYS=OLD) as after:
+        error = after.call(**more)[1]["error"]
+        assert error["code"] == -32603
+        assert error["message"].startswith(
+            "The step 'reserve' of this dialogue has been performed, and its result is lost"
+        )
+        assert text(after.call(**answered(after.call(**answered(after.call(), 1)), 2))) == "7 21 1 2"
+
+
 # ---------------------------------------------------------------- a crowd
 
 

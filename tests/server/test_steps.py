@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from features.asking import KEYS, REVISIONS, Player, accept, again, first_round, play_tool, run, script, serve, text
-from redstart import Context, SyncContext
+from redstart import Context, Server, SyncContext
 from redstart.server.seal import KeyRing
 
 
@@ -90,6 +90,59 @@ def test_a_signed_state_holds_no_step() -> None:
         raw = urlsafe_b64decode(state + "=" * (-len(state) % 4))
         assert b"hunter2" not in raw
         assert (b"Name?" in raw) is not encrypt
+
+
+@pytest.mark.parametrize("encrypt", [True, False])
+def test_a_process_without_the_record_of_a_done_step_does_not_repeat_it(
+    encrypt: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[str] = []
+
+    def process(encrypt: bool) -> Server:
+        async def t(ctx: Context) -> str:
+            await ctx.step("charge", lambda: done.append("charge"))
+            name = await ctx.ask("Name?")
+            await ctx.ask("Really?")
+            await ctx.step("send", lambda: done.append("send"))
+            return name
+
+        server = serve(t)
+        server.host.keys = KeyRing(KEYS, encrypt=encrypt)
+        return server
+
+    signing, other = process(encrypt=False), process(encrypt)
+    first = first_round(signing)["result"]
+    second = again(signing, first, {"q1": accept(answer="Ada")})["result"]
+    for state, answers in ((first, {"q1": accept(answer="Ada")}), (second, {"q2": accept(answer="yes")})):
+        refused = again(other, state, answers)["error"]
+        assert refused["code"] == -32603
+        assert refused["message"].startswith("The step 'charge' of this dialogue has been performed, and its result")
+    assert 'pip install "redstart[seal]"' in caplog.text
+    assert done == ["charge"]
+    assert text(again(signing, second, {"q2": accept(answer="yes")})) == "Ada"
+    assert done == ["charge", "send"]
+
+
+def test_a_done_step_that_a_round_did_not_reach_is_still_known() -> None:
+    done: list[str] = []
+
+    def process() -> Server:
+        async def t(ctx: Context) -> str:
+            if not done:
+                await ctx.step("charge", lambda: done.append("charge"))
+            await ctx.ask("Name?")
+            await ctx.ask("Really?")
+            await ctx.step("charge", lambda: done.append("again"))
+            return "done"
+
+        server = serve(t)
+        server.host.keys = KeyRing(KEYS, encrypt=False)
+        return server
+
+    signing = process()
+    second = again(signing, first_round(signing)["result"], {"q1": accept(answer="Ada")})["result"]
+    assert "The step 'charge'" in again(process(), second, {"q2": accept(answer="yes")})["error"]["message"]
+    assert done == ["charge"]
 
 
 def test_a_step_that_fails_may_be_tried_again() -> None:

@@ -47,6 +47,8 @@ class Memory(Struct, array_like=True):
     id: str = ""
     once: str = ""
     """A name for this state, if it is for one use."""
+    performed: list[str] = []
+    """The keys of steps that are done and whose results are in a store, not here."""
 
 
 def asked(question: Question) -> Asked:

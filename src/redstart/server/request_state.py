@@ -81,8 +81,9 @@ def recall(call: Call, host: Host) -> Dialogue:
         once=memory.once,
         visit=visit,
     )
-    if memory.steps:
+    if memory.steps or memory.performed:
         dialogue.steps = Steps(dialogue)
+        dialogue.steps.performed = set(memory.performed)
         dialogue.steps.done = {key: Kept(raw, {}) for key, raw in memory.steps.items()}
     return dialogue
 
@@ -130,6 +131,8 @@ def input_required(dialogue: Dialogue, steps: dict[str, Raw] | None = None) -> I
     once = secrets.token_urlsafe(12) if used_once(call, host) else ""
     if dialogue.answers or steps or dialogue.id or once:
         memory = (*memory, list(dialogue.answers.values()), steps or {}, dialogue.id, once)
+        if dialogue.steps is not None:  # a process without the store's record of a step must not repeat it
+            memory += (sorted((dialogue.steps.performed | dialogue.steps.done.keys()) - (steps or {}).keys()),)
     payload = encode(memory)
     payload += _PADDING[len(payload) % 3]
     bound = dialogue.bound

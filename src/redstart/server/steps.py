@@ -20,7 +20,8 @@ from msgspec import Raw, Struct
 
 from redstart.features.errors import log
 from redstart.features.results import Unencodable, to_json
-from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, encode
+from redstart.server.records import handler_of
+from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, encode
 
 if TYPE_CHECKING:
     from redstart.server.asking import Dialogue
@@ -44,13 +45,15 @@ _decode = msgspec.json.Decoder(Kept).decode
 class Steps:
     """The steps of one dialogue."""
 
-    __slots__ = ("_dialogue", "_performing", "done", "names")
+    __slots__ = ("_dialogue", "_performing", "done", "names", "performed")
 
     def __init__(self, dialogue: Dialogue) -> None:
         self._dialogue = dialogue
         self.done: dict[str, Kept] = {}
         self.names: set[str] = set()
         """The keys that this run of the handler has used."""
+        self.performed: set[str] = set()
+        """The keys of steps that are done and whose results only a store knows."""
         self._performing: dict[str, asyncio.Future[None]] = {}
 
     # ------------------------------------------------------------ one step
@@ -88,6 +91,8 @@ class Steps:
             kept = await host.store.kv_get(name)
             if kept is not None:
                 self._take(key, kept)
+            elif key in self.performed:
+                raise self._lost(key)
         except BaseException:
             self._release(key)
             raise
@@ -153,6 +158,17 @@ class Steps:
         """Wait until nothing is half done."""
         while self._performing:
             await asyncio.wait(self._performing.values())
+
+    def _lost(self, key: str) -> ProtocolError:
+        """The refusal of a step that is done, and of whose result this process knows nothing."""
+        dialogue = self._dialogue
+        text = (
+            f"The step {key!r} of this dialogue has been performed, and its result is lost: the server was restarted, "
+            "or another process performed it. It is not performed again. To begin anew, leave out requestState."
+        )
+        advice = 'States that carry the results of steps need encryption: pip install "redstart[seal]"'
+        log.error("%s: %s %s", handler_of(dialogue.call, dialogue.host), text, advice)
+        return dialogue.fail(ProtocolError(INTERNAL_ERROR, text))
 
     # ------------------------------------------------------------ the store
 
