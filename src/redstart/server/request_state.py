@@ -82,10 +82,16 @@ def recall(call: Call, host: Host) -> Dialogue:
         visit=visit,
     )
     if memory.steps or memory.performed:
-        dialogue.steps = Steps(dialogue)
-        dialogue.steps.performed = set(memory.performed)
-        dialogue.steps.done = {key: Kept(raw, {}) for key, raw in memory.steps.items()}
+        dialogue.steps = _steps_of(memory, dialogue)
     return dialogue
+
+
+def _steps_of(memory: Memory, dialogue: Dialogue) -> Steps:
+    """The steps that are done: their results, or where only a store has these, their keys."""
+    steps = Steps(dialogue)
+    steps.performed = set(memory.performed)
+    steps.done = {key: Kept(raw, {}) for key, raw in memory.steps.items()}
+    return steps
 
 
 async def spend(dialogue: Dialogue) -> None:
