@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from typing import Any
 
-from redstart import Context, Server
+from redstart import Context, Progress, Server
 
 if "--early" in sys.argv:
     print("printed at import")
@@ -49,6 +51,47 @@ async def wait(ctx: Context) -> str:
         sys.stderr.write("unwound\n")
         sys.stderr.flush()
     return "never"
+
+
+told = asyncio.Event()
+
+
+@server.tool
+async def tell() -> str:
+    told.set()
+    return "told"
+
+
+@server.tool
+async def until_told(ctx: Context, words: str) -> str:
+    """Says something without pause until `tell` is called."""
+    count = 0
+    while not told.is_set():
+        count += 1
+        await (ctx.progress(count) if words == "progress" else ctx.info(count))
+    return "done"
+
+
+@server.tool
+async def chatty(ctx: Context, count: int) -> str:
+    """Says so much, and on stderr when it is held back for a second."""
+    for n in range(count):
+        try:
+            await asyncio.wait_for(ctx.progress(n), 1)
+        except TimeoutError:
+            sys.stderr.write("held back\n")
+            sys.stderr.flush()
+    sys.stderr.write("through\n")
+    sys.stderr.flush()
+    return "done"
+
+
+@server.tool(executor="process")
+def chatty_child(count: int) -> Iterator[Any]:
+    for n in range(count):
+        yield Progress(n)
+    sys.stderr.write("through\n")
+    sys.stderr.flush()
 
 
 @server.tool

@@ -82,9 +82,9 @@ class Child:
         stdin.write(b"".join(m + end for m in messages))
         stdin.flush()
 
-    def read_until(self, mark: bytes, stream: str = "stdout") -> bytes:
+    def read_until(self, mark: bytes, stream: str = "stdout", within: float = SECONDS) -> bytes:
         """Everything up to and with `mark`."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + within
         while mark not in self._buffers[stream]:
             data = self._read(stream, deadline)
             assert data, f"{stream} ended before {mark!r}: {self._buffers[stream][-2000:]!r}; {self.rest('stderr')!r}"

@@ -264,6 +264,47 @@ def test_a_cancelled_call_unwinds_and_is_not_answered() -> None:
         assert child.rest() == b""
 
 
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("words", ["progress", "info"])
+@pytest.mark.parametrize("end", ["tell", "cancel"])
+def test_words_of_a_busy_tool_leave_at_once_and_its_client_is_heard(words: str, end: str, loop: str) -> None:
+    with Child(env={"REDSTART_LOOP": loop}) as child:
+        child.ask(initialize())
+        child.write(message(None, "notifications/initialized"))
+        params = {"name": "until_told", "arguments": {"words": words}, "_meta": {"progressToken": "p"}}
+        child.write(message(1, "tools/call", params))
+        assert child.answer()["method"] in ("notifications/progress", "notifications/message")
+        child.write(message(2, "ping"))
+        while (answer := child.answer()).get("id") != 2:
+            assert "method" in answer
+        if end == "tell":
+            child.write(message(3, "tools/call", {"name": "tell"}))
+            ids = [id for id in iter(lambda: child.answer().get("id"), 1) if id is not None]
+            assert ids == [3]
+        else:
+            child.write(message(None, "notifications/cancelled", {"requestId": 1}), message(4, "ping"))
+            while child.answer().get("id") != 4:
+                pass
+        assert child.end()[0] == 0
+        assert child.rest() == b""
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("tool", ["chatty", "chatty_child"])
+def test_a_tool_is_held_back_while_its_client_does_not_read(tool: str, loop: str) -> None:
+    with Child(env={"REDSTART_LOOP": loop}) as child:
+        params = {"name": tool, "arguments": {"count": 20_000}}
+        child.write(modern(1, "tools/call", params, progressToken="p"))
+        if tool == "chatty":
+            assert child.read_until(b"\n", "stderr") == b"held back\n"
+        else:
+            with pytest.raises(TimeoutError):
+                child.read_until(b"through\n", "stderr", within=3)
+        lines = list(iter(lambda: child.answer().get("id"), 1))
+        assert len(lines) == 20_000
+        child.read_until(b"through\n", "stderr")
+
+
 def test_a_peer_that_closes_its_end_leaves_no_noise() -> None:
     with Child() as child:
         assert child.ask(message(1, "ping"))["id"] == 1

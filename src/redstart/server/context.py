@@ -79,14 +79,19 @@ class Context(Facts[App]):
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Tell the client how far the work is. False, and nothing sent, where it did not ask."""
-        sent = self._progress(progress, total, message)
-        if sent:
-            await self._call.channel.drain()
-        return sent
+        return await self._said(self._progress(progress, total, message))
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> bool:
         """Send a log message to the client, if it wants that level."""
-        sent = self._log(level, data, logger)
+        return await self._said(self._log(level, data, logger))
+
+    async def _said(self, sent: bool) -> bool:
+        """Let the loop turn: the words leave now, and a client that pings or cancels is heard by a busy handler too.
+
+        Whether or not they were sent, because a handler that runs again must ask in the same turns as before.
+        """
+        if not self._threaded:
+            await asyncio.sleep(0)
         if sent:
             await self._call.channel.drain()
         return sent

@@ -24,7 +24,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 import redstart
-from redstart.features.errors import RegistrationError, ToolError, place
+from redstart.features.errors import RegistrationError, ToolError, Unwind, place
 from redstart.features.results import to_json
 from redstart.features.solutions import Collected, Cut
 from redstart.protocol.call import Call
@@ -152,7 +152,7 @@ def in_process(
             if not child.ready:
                 with off_the_clock():
                     await pool.run(child.start, {})
-            tell = partial(_tell, Context(call, host), asyncio.get_running_loop())
+            tell = partial(_tell, SyncContext(call, host))
             answer = await pool.run(child.exchange, {"line": line, "on_progress": tell})
         except asyncio.CancelledError:
             child.kill()
@@ -177,9 +177,10 @@ def _check_injected(fn: Callable[..., Any], injected: dict[str, Any]) -> None:
         )
 
 
-def _tell(context: Context[Any], loop: asyncio.AbstractEventLoop, progress: Any) -> None:
-    with suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(context._progress, *progress)
+def _tell(context: SyncContext[Any], progress: Any) -> None:
+    """Wait until the client has taken it, so that a child cannot say more than is read."""
+    with suppress(Unwind):  # the call has ended: its child is about to
+        context.progress(*progress)
 
 
 # ---------------------------------------------------------------- outcomes
