@@ -90,6 +90,7 @@ def test_factorial(use: Use) -> None:
             "type": "object",
             "properties": {"n": {"type": "integer", "description": "The integer."}},
             "required": ["n"],
+            "additionalProperties": False,
         }
         assert (c.server_info.name, c.server_info.version) == ("factorials", "2.0.0")
         result = await c.call_tool("factorial", {"n": 5})

@@ -52,9 +52,19 @@ def test_name_description_and_arguments_come_from_the_function() -> None:
                 "b": {"type": "integer", "default": 2},
             },
             "required": ["a"],
+            "additionalProperties": False,
         },
         "outputSchema": {"type": "integer"},
     }
+
+
+def test_null_for_an_optional_property_of_a_given_schema_means_absent() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]}
+    server = Server("tools", tools=[Tool("t", input_schema=schema, handler=lambda args: dict(args))])
+    assert text(server, "t", a=1, b=None) == '{"a":1}'
+    refusal = ask(server, ERA, "tools/call", name="t", arguments={"a": None, "b": None})
+    assert refusal["isError"] is True
+    assert refusal["content"][0]["text"] == 'Argument "a" must be an integer, got null.'
 
 
 @pytest.mark.requirement("36", "37", "42", "115", "T36")

@@ -113,6 +113,7 @@ def test_bind_accepts_what_the_input_schema_accepts(keys: list[str], data: st.Da
     sig = Signature.from_parameters("t", rows)
     reference = jsonschema.Draft202012Validator(sig.input_schema)
     jsonschema.Draft202012Validator.check_schema(sig.input_schema)
+    assert b'"type":[' not in msgspec.json.encode(sig.input_schema)  # a list of types, which many clients cannot read
     given_keys = data.draw(st.lists(st.sampled_from(keys), unique=True)) if keys else []
     value = {key: data.draw(values) for key in given_keys}
     if reference.is_valid(value):
@@ -122,6 +123,6 @@ def test_bind_accepts_what_the_input_schema_accepts(keys: list[str], data: st.Da
             sig.bind(msgspec.json.encode(value))
         except ShapeError:
             return
-        for key, annotation, *_ in rows:  # accepted all the same: only because bind is lax
-            if key in value:
+        for key, annotation, _, required, _ in rows:  # accepted all the same: only because bind is lax
+            if key in value and (required or value[key] is not None):
                 compile_type(annotation).convert(value[key], lax=True)

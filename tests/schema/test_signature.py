@@ -56,6 +56,7 @@ def test_add_is_lean() -> None:
             "b": {"type": "integer", "default": 2},
         },
         "required": ["a"],
+        "additionalProperties": False,
     }
     assert (sig.name, sig.description, sig.returns, sig.returns_description) == (
         "add",
@@ -99,7 +100,7 @@ BINDS: list[tuple[Any, bytes, Any]] = [
     (
         add,
         b'{"a": "x", "b": null}',
-        'Argument "a" must be an integer, got the string "x". Argument "b" must be an integer, got null.',
+        'Argument "a" must be an integer, got the string "x".',
     ),
     (add, b'{"a": 1, "c": 2}', 'Unknown argument "c". Known: a, b.'),
     (add, b'{"a": 1, "a": 1}', 'Argument "a" was given twice.'),
@@ -170,10 +171,11 @@ def test_a_richer_schema() -> None:
             "order": {"type": "string", "enum": ["asc", "desc"], "default": "asc"},
             "options": {"type": "object", "properties": {"limit": limit}, "default": {"limit": 5}},
             "tags": {"type": "array", "items": {"type": "string"}, "default": []},
-            "note": {"type": ["string", "null"], "default": None},
+            "note": {"type": "string"},
             "region": {"type": "string", "description": "where", "x-mcp-header": "Region", "default": "eu"},
         },
         "required": ["query"],
+        "additionalProperties": False,
     }
     jsonschema.Draft202012Validator.check_schema(sig.input_schema)
     assert sig.returns == list[Options]
@@ -267,7 +269,7 @@ def test_unannotated_parameters() -> None:
         "a": {},
         "b": {"type": "integer", "default": 5},
         "c": {"type": "string", "default": "x"},
-        "d": {"default": None},
+        "d": {},
         "e": {"type": "array", "default": []},
     }
 
@@ -469,3 +471,102 @@ def test_shared_types_are_defined_once_for_all_arguments() -> None:
     assert schema["$defs"].keys() == {"Options"}
     assert schema["properties"]["b"] == {"type": "array", "items": {"$ref": "#/$defs/Options"}}
     assert schema["properties"]["c"] == {"type": "string", "enum": ["asc", "desc"]}
+
+
+@dataclasses.dataclass
+class Filter:
+    word: str
+    limit: int = 10
+    inner: "Filter | None" = None
+    kind: Literal["a", "b", None] = None
+
+
+class Notebook(pydantic.BaseModel):
+    title: str
+    pages: int = 1
+    owner: str | None = None
+    filter: Filter | None = None
+    parts: list["Notebook"] = []
+
+
+def find(
+    filter: Filter,
+    level: Literal["low", "high", None],
+    count: int | None = None,
+    size: int = 5,
+    either: int | str | None = None,
+    notebook: Notebook | None = None,
+    usual: Filter = Filter("x"),  # noqa: B008
+) -> Filter | None: ...
+
+
+def test_null_is_published_only_where_it_says_something() -> None:
+    schema = compile_signature(find).input_schema
+    properties, defs = schema["properties"], schema["$defs"]
+    assert properties["level"] == {"anyOf": [{"type": "string", "enum": ["low", "high"]}, {"type": "null"}]}
+    assert properties["count"] == {"type": "integer"}
+    assert properties["either"] == {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+    assert properties["notebook"] == {"$ref": "#/$defs/Notebook"}
+    assert properties["usual"] == {"$ref": "#/$defs/Filter", "default": {"word": "x", "limit": 10}}
+    assert defs["Filter"]["properties"]["inner"] == {"$ref": "#/$defs/Filter"}
+    assert defs["Filter"]["properties"]["kind"] == {"type": "string", "enum": ["a", "b"]}
+    assert defs["Notebook"]["properties"]["owner"] == {"type": "string"}
+    assert defs["Notebook"]["properties"]["filter"].keys() == {"$ref"}
+    text = msgspec.json.encode(schema)
+    assert text.count(b'"null"') == 1  # of the level, which has no default
+    assert b"null" not in text.replace(b'"null"', b"")
+    assert b'"type":[' not in text
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_null_is_accepted_where_it_is_not_published() -> None:
+    bind = compile_signature(find).bind
+    filter = b'"filter": {"word": "w", "inner": null, "kind": null}, "level": null'
+    out = bind(b'{%b, "count": null, "either": null, "notebook": null}' % filter)
+    assert (out["filter"], out["level"], out["count"], out["notebook"]) == (Filter("w"), None, None, None)
+    raw = b'{%b, "notebook": {"title": "t", "owner": null, "filter": null}}' % filter
+    assert bind(raw)["notebook"] == Notebook(title="t")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"size": None}, {"size": 5}),
+        ({"filter": {"word": "w", "limit": None}}, {"filter": Filter("w")}),
+        ({"filter": {"word": "w", "inner": {"word": "v", "limit": None}}}, {"filter": Filter("w", 10, Filter("v"))}),
+        ({"usual": None, "size": "7"}, {"usual": Filter("x"), "size": 7}),
+        ({"notebook": {"title": "t", "pages": None}}, {"notebook": Notebook(title="t")}),
+        (
+            {"notebook": {"title": "t", "parts": [{"title": "u", "pages": None, "parts": None}]}},
+            {"notebook": Notebook(title="t", parts=[Notebook(title="u")])},
+        ),
+    ],
+)
+def test_null_for_an_optional_argument_means_absent(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    out = compile_signature(find).bind(msgspec.json.encode({"filter": {"word": "w"}, "level": "low", **given}))
+    assert {name: out[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"filter": None}, 'Argument "filter" must be an object, got null.'),
+        ({"filter": {"word": None, "limit": None}}, 'Argument "filter.word" must be a string, got null.'),
+        (
+            {"notebook": {"title": None, "pages": None}},
+            'Argument "notebook.title" must be a valid string, got null.',
+        ),
+    ],
+)
+def test_null_for_a_required_argument_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ShapeError) as caught:
+        compile_signature(find).bind(msgspec.json.encode({"filter": {"word": "w"}, "level": "low", **given}))
+    assert str(caught.value) == words
+
+
+def test_null_for_an_optional_parameter_without_a_default_means_absent() -> None:
+    sig = Signature.from_parameters("t", [("a", "integer", "", False, EMPTY), ("b", "string", "", False, "x")])
+    assert sig.bind(b'{"a": null, "b": null}') == {"b": "x"}
+    nothing = Signature.from_parameters("t", [("a", "integer", "", False, None)])
+    assert nothing.input_schema["properties"] == {"a": {"type": "integer"}}
+    assert nothing.bind(b'{"a": null}') == {"a": None}

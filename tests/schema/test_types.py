@@ -143,6 +143,7 @@ UserId = NewType("UserId", int)
 Json = typing.Union[dict[str, "Json"], list["Json"], str, int, None]  # noqa: UP007
 
 INT, STR = {"type": "integer"}, {"type": "string"}
+NULL = {"type": "null"}
 POINT = {"type": "object", "properties": {"x": INT, "y": {"type": "integer", "default": 0}}, "required": ["x"]}
 POINT3 = {"type": "object", "properties": {"x": INT, "z": INT}, "required": ["x", "z"]}
 MOVIE = {"type": "object", "properties": {"title": STR, "year": INT}, "required": ["title"]}
@@ -188,10 +189,10 @@ TABLE: list[tuple[Any, Any, list[tuple[Any, Any]], list[Any]]] = [
         [({"1": "a"}, {1: "a"})],
         [{"x": "a"}],
     ),
-    (Optional[int], {"type": ["integer", "null"]}, [(1, 1), (None, None)], ["x", True]),  # noqa: UP045
+    (Optional[int], {"anyOf": [INT, NULL]}, [(1, 1), (None, None)], ["x", True]),  # noqa: UP045
     (int | float, {"type": "number"}, [(1, 1), (1.0, 1.0)], [True]),
-    (int | str, {"type": ["integer", "string"]}, [("5", "5"), (5, 5)], [True]),
-    (int | list[int], {"type": ["integer", "array"], "items": INT}, [(1, 1), ([1], [1])], ["x", ["x"]]),
+    (int | str, {"anyOf": [INT, STR]}, [("5", "5"), (5, 5)], [True]),
+    (int | list[int], {"anyOf": [INT, array(INT)]}, [(1, 1), ([1], [1])], ["x", ["x"]]),
     (Point, POINT, [({"x": 1}, Point(1)), ({"x": 1, "q": 2}, Point(1))], [{}, {"x": "a"}, 5]),
     (
         Point | Point3,
@@ -199,7 +200,7 @@ TABLE: list[tuple[Any, Any, list[tuple[Any, Any]], list[Any]]] = [
         [({"x": 1}, Point(1)), ({"x": 1, "z": 2}, Point3(1, 2)), ({"x": 1, "y": 2}, Point(1, 2))],
         [{"y": 1}, 5],
     ),
-    (Point | int, {**POINT, "type": ["object", "integer"]}, [({"x": 1}, Point(1)), (3, 3)], ["x"]),
+    (Point | int, {"anyOf": [POINT, INT]}, [({"x": 1}, Point(1)), (3, 3)], ["x"]),
     (
         str | dt.datetime,
         {"anyOf": [STR, {"type": "string", "format": "date-time"}]},
@@ -208,10 +209,10 @@ TABLE: list[tuple[Any, Any, list[tuple[Any, Any]], list[Any]]] = [
     ),
     (Color | str, {"anyOf": [COLOR, STR]}, [("red", Color.RED), ("blue", "blue")], [5]),
     (Color, COLOR, [("red", Color.RED)], ["blue", 1, ["red"]]),
-    (Color | None, {"type": ["string", "null"], "enum": ["red", "green", None]}, [(None, None)], ["blue"]),
+    (Color | None, {"anyOf": [COLOR, NULL]}, [(None, None)], ["blue"]),
     (Level, {"type": "integer", "enum": [1, 2]}, [(1, Level.LOW)], [3, True]),
     (Odd, {"type": "string", "enum": ["A", "B"]}, [("A", Odd.A)], ["C"]),
-    (Literal["a", 1], {"type": ["string", "integer"], "enum": ["a", 1]}, [("a", "a"), (1, 1)], ["b", True]),
+    (Literal["a", 1], {"enum": ["a", 1]}, [("a", "a"), (1, 1)], ["b", True]),
     (Literal[True], {"type": "boolean", "enum": [True]}, [(True, True)], [1, False]),
     (Movie, MOVIE, [({"title": "a"}, {"title": "a"})], [{}, {"title": 1}]),
     (MovieX, MOVIE, [({"title": "a", "year": 1}, {"title": "a", "year": 1})], [{"year": 1}]),
@@ -272,7 +273,7 @@ TABLE: list[tuple[Any, Any, list[tuple[Any, Any]], list[Any]]] = [
             "type": "object",
             "properties": {
                 "age": {"type": "integer", "minimum": 0},
-                "nick": {"type": ["string", "null"], "default": None},
+                "nick": {"anyOf": [STR, NULL], "default": None},
             },
             "required": ["age"],
         },
@@ -327,13 +328,13 @@ TABLE: list[tuple[Any, Any, list[tuple[Any, Any]], list[Any]]] = [
         [("ab", "ab")],
         ["b"],
     ),
-    (Annotated[int | None, at.Ge(1)], {"type": ["integer", "null"], "minimum": 1}, [(None, None), (1, 1)], [0]),
+    (Annotated[int | None, at.Ge(1)], {"anyOf": [{**INT, "minimum": 1}, NULL]}, [(None, None), (1, 1)], [0]),
     (Annotated[int, at.Predicate(bool)], INT, [(1, 1)], [0]),
     (Annotated[str, at.Predicate(str.isdigit)], STR, [("1", "1")], ["a"]),
     (list[Annotated[str, "a tag"]], array({"type": "string", "description": "a tag"}), [(["a"], ["a"])], [[1]]),
-    (Annotated[int, "n"] | None, {"type": ["integer", "null"], "description": "n"}, [(1, 1), (None, None)], ["x"]),
+    (Annotated[int, "n"] | None, {"anyOf": [INT, NULL], "description": "n"}, [(1, 1), (None, None)], ["x"]),
     (pathlib.PurePosixPath, {"type": "string", "format": "path"}, [("a", pathlib.PurePosixPath("a"))], [5]),
-    (Patch, {"type": "object", "properties": {"n": INT}}, [({}, Patch()), ({"n": 1}, Patch(1))], [{"n": None}]),
+    (Patch, {"type": "object", "properties": {"n": INT}}, [({}, Patch()), ({"n": 1}, Patch(1))], [{"n": "x"}]),
     (Annotated[str, "some text"], {"type": "string", "description": "some text"}, [("1", "1")], [1]),
     (
         Annotated[dt.date, at.Ge(dt.date(2025, 1, 1))],
@@ -406,6 +407,7 @@ LAX: list[tuple[Any, Any, Any]] = [
     (dict[str, int], '{"a": 1}', {"a": 1}),
     (Point, '{"x": "1"}', Point(1)),
     (Point | None, '{"x": 1}', Point(1)),
+    (Patch, {"n": None}, Patch()),
     (Model, '{"age": 1}', Model(age=1)),
     (Model | int, "7", 7),
     (decimal.Decimal, 5, decimal.Decimal(5)),
@@ -499,9 +501,10 @@ def test_a_decimal_number_of_pydantic_says_so() -> None:
         tax: decimal.Decimal | None = pydantic.Field(None, ge=0)
 
     fields = compile_type(Priced).schema()["properties"]
-    assert fields["net"] == {"type": ["number", "string"], "format": "decimal"}
-    assert fields["tax"]["type"] == ["number", "string", "null"]
-    assert fields["tax"]["format"] == "decimal"
+    assert fields["net"]["anyOf"][0] == {"type": "number"}
+    assert (fields["net"]["anyOf"][1]["type"], fields["net"]["anyOf"][1]["format"]) == ("string", "decimal")
+    assert [branch["type"] for branch in fields["tax"]["anyOf"]] == ["number", "string", "null"]
+    assert fields["tax"]["anyOf"][1]["format"] == "decimal"
     assert compile_type(Priced).convert({"net": 1.5}).net == decimal.Decimal("1.5")
 
 

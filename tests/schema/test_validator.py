@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redstart.schema.validator import SchemaError, apply_defaults, compile_schema
+from redstart.schema.validator import SchemaError, compile_schema
 
 CASES: list[tuple[Any, Any, list[str]]] = [
     ({"type": "integer"}, 5, []),
@@ -125,16 +125,20 @@ def test_a_ref_inside_a_value_is_a_value() -> None:
     assert compile_schema({"const": {"$ref": "http://x"}}, where="t").check({"$ref": "http://x"}) == []
 
 
-def test_defaults() -> None:
+def test_nulls_that_mean_absent() -> None:
     schema = {
-        "properties": {"a": {"default": [1]}, "b": {"properties": {"c": {"default": 2}}}, "d": {"$ref": "#/$defs/d"}},
-        "$defs": {"d": {"items": {"properties": {"e": {"default": None}}}}},
+        "properties": {
+            "a": {"type": "integer"},
+            "b": {"type": ["integer", "null"]},
+            "c": {"type": "integer"},
+            "d": {"$ref": "#/$defs/d"},
+        },
+        "required": ["c"],
+        "$defs": {"d": {"items": {"properties": {"e": {"type": "string"}}}}},
     }
-    value: dict[str, Any] = {"b": {}, "d": [{}]}
-    assert apply_defaults(schema, value) == {"a": [1], "b": {"c": 2}, "d": [{"e": None}]}
-    assert value == {"b": {}, "d": [{}]}
-    apply_defaults(schema, value)["a"].append(2)
-    assert apply_defaults(schema, value)["a"] == [1]
+    value = {"a": None, "b": None, "c": None, "d": [{"e": None}, {"e": "x"}], "f": None}
+    lean = {"b": None, "c": None, "d": [{}, {"e": "x"}], "f": None}
+    assert compile_schema(schema, where="t").without_nulls(value) == lean
 
 
 json_values = st.recursive(

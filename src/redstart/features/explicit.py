@@ -96,6 +96,9 @@ def _checking(validator: Validator) -> Read:
             value = {}
         problems = validator.check(value)
         if problems:
+            value = validator.without_nulls(value)
+            problems = validator.check(value)
+        if problems:
             raise ShapeError(problems)
         return dict(value)
 

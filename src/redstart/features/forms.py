@@ -328,24 +328,17 @@ def _merged(name: str, schema: Any, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_null(schema: dict[str, Any], name: str, document: dict[str, Any]) -> _Found:
-    nullable = False
-    if "anyOf" in schema and "type" not in schema:
-        branches = [branch for branch in schema["anyOf"] if branch.get("type") != "null"]
-        nullable = len(branches) < len(schema["anyOf"])
-        if len(branches) == 1:
-            outer = {key: value for key, value in schema.items() if key != "anyOf"}
-            schema = {**_merged(name, branches[0], document), **outer}
-        elif not all("const" in branch for branch in branches):
-            raise FormError(f'the field "{name}" may be of several types; a form needs one')
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        nullable = nullable or "null" in kind
-        kinds = [one for one in kind if one != "null"]
-        if schema.get("format") == DECIMAL and set(kinds) == {"number", "string"}:
-            kinds = ["string"]  # pydantic's Decimal takes a number too, but a form needs one type
-        schema = {**schema, "type": kinds[0] if len(kinds) == 1 else kinds}
-    if nullable and "enum" in schema:
-        schema = {**schema, "enum": [value for value in schema["enum"] if value is not None]}
+    if "anyOf" not in schema or "type" in schema:
+        return _Found(schema, nullable=False)
+    branches = [branch for branch in schema["anyOf"] if branch.get("type") != "null"]
+    nullable = len(branches) < len(schema["anyOf"])
+    if [(branch.get("type"), branch.get("format")) for branch in branches] == [("number", None), ("string", DECIMAL)]:
+        branches = branches[1:]  # pydantic's Decimal takes a number too, but a form needs one type
+    if len(branches) == 1:
+        outer = {key: value for key, value in schema.items() if key != "anyOf"}
+        schema = {**_merged(name, branches[0], document), **outer}
+    elif not all("const" in branch for branch in branches):
+        raise FormError(f'the field "{name}" may be of several types; a form needs one')
     return _Found(schema, nullable)
 
 

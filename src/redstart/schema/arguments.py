@@ -59,12 +59,8 @@ class Arguments:
         self.bind = self._make_bind()
 
     def schema(self) -> Schema:
-        if not self._arguments:
-            return {"type": "object", "properties": {}, "additionalProperties": False}
-        defs = Defs()
-        body = self._record.body(defs)
-        del body["additionalProperties"]  # unknown arguments are refused by bind in any case
-        return finish(body, defs)
+        defs = Defs(arguments=True)
+        return finish(self._record.body(defs), defs)
 
     def _make_bind(self) -> Callable[[bytes | msgspec.Raw | None], dict[str, Any]]:
         # A closure, not a method: on this path every attribute lookup shows.

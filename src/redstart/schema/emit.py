@@ -1,4 +1,5 @@
-"""From pieces of JSON Schema to one lean document: `$defs` only where they pay, no titles of classes, no anyOf noise.
+"""From pieces of JSON Schema to one lean document: `$defs` only where they pay, no titles of classes,
+no lists of types.
 
 Knows: JSON Schema 2020-12 as plain dicts.  Must not know: Python types.
 """
@@ -10,24 +11,6 @@ from typing import Any
 Schema = dict[str, Any]
 PREFIX = "#/$defs/"
 
-# Keywords that speak about values of one type only, so that branches of different types can share one schema.
-OWNED = {
-    "string": {"minLength", "maxLength", "pattern", "format", "contentEncoding"},
-    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
-    "array": {"items", "prefixItems", "minItems", "maxItems", "uniqueItems"},
-    "object": {
-        "properties",
-        "required",
-        "additionalProperties",
-        "propertyNames",
-        "minProperties",
-        "maxProperties",
-    },
-    "boolean": set[str](),
-    "null": set[str](),
-}
-OWNED["integer"] = OWNED["number"]
-
 # Where schemas hide inside a schema.
 LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs")
@@ -35,9 +18,14 @@ SINGLES = ("items", "additionalProperties", "propertyNames", "not", "if", "then"
 
 
 class Defs:
-    """The named schemas of one document, while it is being written."""
+    """The named schemas of one document, while it is being written.
 
-    def __init__(self) -> None:
+    `arguments` says that it describes what a caller may send. There a field whose default is None is published
+    without null, because many clients cannot read a nullable type; null is accepted all the same.
+    """
+
+    def __init__(self, *, arguments: bool = False) -> None:
+        self.arguments = arguments
         self.named: dict[str, Schema] = {}
         self._names: dict[Any, str] = {}
 
@@ -68,14 +56,25 @@ class Defs:
                 self.named[fresh] = {}
                 renames[PREFIX + old] = PREFIX + fresh
             for old, body in inner.items():
-                self.named[renames[PREFIX + old].removeprefix(PREFIX)] = _tidied(_untitled(body), renames)
-            root = _tidied(_untitled({word: value for word, value in foreign.items() if word != "$defs"}), renames)
+                self.named[renames[PREFIX + old].removeprefix(PREFIX)] = self._tidied(_untitled(body), renames)
+            root = {word: value for word, value in foreign.items() if word != "$defs"}
+            root = self._tidied(_untitled(root), renames)
             if root.keys() == {"$ref"}:
                 self._names[key] = root["$ref"].removeprefix(PREFIX)
             else:
                 self._names[key] = self.free(name)
                 self.named[self._names[key]] = root
         return {"$ref": PREFIX + self._names[key]}
+
+    def _tidied(self, schema: Schema, renames: dict[str, str]) -> Schema:
+        out = _mapped(schema, lambda inner: self._tidied(inner, renames))
+        if "$ref" in out:
+            out["$ref"] = renames.get(out["$ref"], out["$ref"])
+        mapping = out.get("discriminator", {}).get("mapping")
+        if mapping:
+            renamed = {key: renames.get(value, value) for key, value in mapping.items()}
+            out["discriminator"] = {**out["discriminator"], "mapping": renamed}
+        return without_null(out) if self.arguments and out.get("default", ...) is None else out
 
 
 def _hashable(key: object) -> object:
@@ -105,8 +104,13 @@ def finish(root: Schema, defs: Defs) -> Schema:
     return out
 
 
+NULL: Schema = {"type": "null"}
+INTEGER: Schema = {"type": "integer"}
+NUMBER: Schema = {"type": "number"}
+
+
 def any_of(branches: list[Schema]) -> Schema:
-    """One schema for several: a list of types where that says the same, else `anyOf`."""
+    """One schema for several: `anyOf`, never a list of types, which many clients cannot read."""
     flat: list[Schema] = []
     for branch in branches:
         for inner in branch["anyOf"] if branch.keys() == {"anyOf"} else [branch]:
@@ -114,46 +118,18 @@ def any_of(branches: list[Schema]) -> Schema:
                 return {}
             if inner not in flat:
                 flat.append(inner)
-    if len(flat) == 1:
-        return flat[0]
-    return _merged(flat) or {"anyOf": flat}
+    if INTEGER in flat and NUMBER in flat:
+        flat.remove(INTEGER)
+    return flat[0] if len(flat) == 1 else {"anyOf": flat}
 
 
-def _merged(branches: list[Schema]) -> Schema | None:
-    types: list[str] = []
-    rest: Schema = {}
-    listed = [branch for branch in branches if "enum" in branch]
-    if listed:
-        return _merged_enum(branches, listed)
-    for branch in branches:
-        kinds = branch.get("type")
-        if kinds is None:
-            return None
-        kinds = [kinds] if isinstance(kinds, str) else kinds
-        allowed = set().union(*(OWNED[kind] for kind in kinds))
-        own = branch.keys() - {"type"}
-        if not own <= allowed or own & rest.keys() or set(kinds) & set(types):
-            return None
-        if own & OWNED["number"] and {"integer", "number"} & set(types):
-            return None
-        if {"integer", "number"} & set(kinds) and rest.keys() & OWNED["number"]:
-            return None
-        types += kinds
-        rest.update({key: value for key, value in branch.items() if key != "type"})
-    if "number" in types and "integer" in types:
-        types.remove("integer")
-    return {"type": types[0] if len(types) == 1 else types, **rest}
-
-
-def _merged_enum(branches: list[Schema], listed: list[Schema]) -> Schema | None:
-    # Only "these values or null" can be said as one enum.
-    others = [branch for branch in branches if branch not in listed]
-    if len(listed) != 1 or others != [{"type": "null"}] or not listed[0].keys() <= {"type", "enum"}:
-        return None
-    values = listed[0]["enum"]
-    kind = listed[0].get("type")
-    merged: Schema = {"enum": values if None in values else [*values, None]}
-    return {"type": [kind, "null"], **merged} if isinstance(kind, str) else merged
+def without_null(schema: Schema) -> Schema:
+    """The schema of a field whose default is None, without that default and without null."""
+    out = {key: value for key, value in schema.items() if key != "default"}
+    if "enum" in out:
+        out["enum"] = [value for value in out["enum"] if value is not None] or out["enum"]
+    branches = [branch for branch in out.get("anyOf", ()) if branch != NULL]
+    return {**any_of(branches), **{key: out[key] for key in out if key != "anyOf"}} if branches else out
 
 
 def _children(schema: Schema) -> list[tuple[str, Any]]:
@@ -187,26 +163,6 @@ def _untitled(schema: Schema) -> Schema:
     return {word: value for word, value in schema.items() if word != "title"}
 
 
-def _tidied(schema: Schema, renames: dict[str, str]) -> Schema:
-    out = _mapped(schema, lambda inner: _tidied(inner, renames))
-    if "$ref" in out:
-        out["$ref"] = renames.get(out["$ref"], out["$ref"])
-    mapping = out.get("discriminator", {}).get("mapping")
-    if mapping:
-        renamed = {key: renames.get(value, value) for key, value in mapping.items()}
-        out["discriminator"] = {**out["discriminator"], "mapping": renamed}
-    return _joined(out)
-
-
-def _joined(schema: Schema) -> Schema:
-    """The schema with its `anyOf` said as a list of types, where that says the same."""
-    if "anyOf" not in schema:
-        return schema
-    rest = {key: value for key, value in schema.items() if key != "anyOf"}
-    joined = _merged(schema["anyOf"])
-    return schema if joined is None or joined.keys() & rest.keys() else {**joined, **rest}
-
-
 def _count(schema: Schema, uses: dict[str, int]) -> None:
     for inner in _subschemas(schema):
         _count(inner, uses)
@@ -236,4 +192,4 @@ def _inline(schema: Schema, once: set[str], named: dict[str, Schema]) -> Schema:
     if name in once:
         del out["$ref"]
         out = {**_inline(named[name], once, named), **out}
-    return _joined(out)
+    return out

@@ -4,7 +4,7 @@ Knows: pydantic's TypeAdapter.  Must not know: anything else of this package but
 """
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -102,10 +102,24 @@ class Foreign(Node):
                     return self.adapter.validate_json(value)
                 except error_type as inner:
                     error = error if inner.errors()[0]["type"] == "json_invalid" else inner
-            return self._refuse(error, path, walk)
+            return self._without_nulls(value, error, path, walk)
 
-    def _refuse(self, error: Any, path: str, walk: Walk) -> Any:
-        for item in error.errors(include_url=False):
+    def _without_nulls(self, value: Any, error: Any, path: str, walk: Walk) -> Any:
+        """Once more without the nulls that were refused: for an optional field null means absent."""
+        nulls = [item["loc"] for item in error.errors() if item["input"] is None]
+        if not nulls:
+            return self._refuse(error, path, walk)
+        rest = msgspec.json.decode(msgspec.json.encode(value))
+        for place in nulls:
+            _remove(rest, place)
+        try:
+            return self.adapter.validate_python(rest)
+        except sys.modules["pydantic"].ValidationError as left:
+            return self._refuse(error, path, walk, {item["loc"] for item in left.errors()})
+
+    def _refuse(self, error: Any, path: str, walk: Walk, places: Container[Any] | None = None) -> Any:
+        items = error.errors(include_url=False)
+        for item in items if places is None else [item for item in items if item["loc"] in places]:
             place = path
             for step in item["loc"]:
                 place = join(place, step)
@@ -115,6 +129,15 @@ class Foreign(Node):
     def emit(self, defs: Defs) -> Schema:
         name = getattr(self.cls, "__name__", "Model")
         return defs.adopt(self.cls, name, self.document)
+
+
+def _remove(value: Any, place: Sequence[Any]) -> None:
+    """Remove the null at `place`, which also names the branches of unions on the way."""
+    for step in place[:-1]:
+        if (isinstance(value, dict) and step in value) or (isinstance(value, list) and isinstance(step, int)):
+            value = value[step]
+    if place and isinstance(value, dict) and value.get(place[-1], ...) is None:
+        del value[place[-1]]
 
 
 def _problem(item: Any, place: str) -> Problem:

@@ -9,7 +9,7 @@ from typing import Any, Union
 import msgspec
 
 from redstart.schema.containers import Row, opened
-from redstart.schema.emit import Defs, Schema, any_of
+from redstart.schema.emit import Defs, Schema, any_of, without_null
 from redstart.schema.problems import Problem, join, missing, unknown, wrong_type, wrong_value
 from redstart.schema.scalars import ABSENT, INVALID, Choice, Node, Scalar, Walk, faithful
 
@@ -26,14 +26,30 @@ class Slot(msgspec.Struct):
 
     def emit(self, defs: Defs) -> Schema:
         out = {**self.node.emit(defs), **self.notes}
+        if self.default is None and defs.arguments:
+            return without_null(out)
         if self.default is not ABSENT and "default" not in out:
             default = plain_json(self.default)
-            walk = Walk(False)
-            if default is not ABSENT:
-                self.node.read(default, "", walk)
-                if not walk.problems:
-                    out["default"] = default
+            value = self.strictly(default)
+            if value is not INVALID:
+                lean = _without_nulls(default) if defs.arguments else default
+                out["default"] = lean if self.strictly(lean) == value else default
         return out
+
+    def strictly(self, value: Any) -> Any:
+        """What the value is read as, or INVALID."""
+        walk = Walk(False)
+        out = INVALID if value is ABSENT else self.node.read(value, "", walk)
+        return INVALID if walk.problems else out
+
+
+def _without_nulls(value: Any) -> Any:
+    """A default without the fields that are None in it: their schemas do not speak of null."""
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return value
 
 
 def plain_json(value: Any) -> Any:
@@ -106,7 +122,10 @@ class Record(Node):
             walk.refuse(wrong_value(join(path, self.tag[0]), f'"{self.tag[1]}"', value.get(self.tag[0])))
         for slot in self.slots:
             if slot.wire in value:
-                kept[slot.key] = slot.node.read(value[slot.wire], join(path, slot.wire), walk)
+                given = value[slot.wire]
+                if given is None and walk.lax and not slot.required and slot.strictly(None) is INVALID:
+                    continue  # many clients write null for what they leave out
+                kept[slot.key] = slot.node.read(given, join(path, slot.wire), walk)
             elif slot.required:
                 walk.refuse(missing(join(path, slot.wire), slot.node.brief))
         return kept

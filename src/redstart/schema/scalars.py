@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from redstart.schema.emit import Defs, Schema
+from redstart.schema.emit import Defs, Schema, any_of
 from redstart.schema.limits import Limits
 from redstart.schema.problems import Problem, not_a_choice, one_of, wrong_type, wrong_value
 
@@ -338,6 +338,9 @@ class Choice(Node):
         return defs.ref(self.cls, self.name, self._body) if self.name else self._body()
 
     def _body(self) -> Schema:
-        values = [key for key, _ in self.pairs]
-        kinds = list(dict.fromkeys(JSON_NAMES[type(value)] for value in values))
-        return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": values}
+        values = [key for key, _ in self.pairs if key is not None]
+        kinds = {JSON_NAMES[type(value)] for value in values}
+        listed: Schema = {**({"type": kinds.pop()} if len(kinds) == 1 else {}), "enum": values}
+        if len(values) == len(self.pairs):
+            return listed
+        return any_of([*([listed] if values else []), {"type": "null"}])

@@ -5,7 +5,6 @@ The common keywords are built in, as one table. A schema with any other keyword 
 Must not know: Python types, functions.
 """
 
-import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -76,6 +75,22 @@ class Walker:
             check = CHECKS.get(keyword)
             if check is not None:
                 yield from check(content, value, path, self, schema)
+
+    def without_nulls(self, schema: Any, value: Any) -> Any:
+        while isinstance(schema, Mapping) and str(schema.get("$ref", "")).startswith("#/"):
+            schema = self.target(schema["$ref"])
+        if not isinstance(schema, Mapping):
+            return value
+        if isinstance(value, list):
+            return [self.without_nulls(schema.get("items"), item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        inner, required = schema.get("properties", {}), schema.get("required", ())
+        return {
+            name: self.without_nulls(inner.get(name), item)
+            for name, item in value.items()
+            if item is not None or name in required or not any(self.check(inner.get(name, True), None, ""))
+        }
 
 
 def same(left: Any, right: Any) -> bool:
@@ -242,6 +257,10 @@ class Validator:
         told = [problem for error in self._engine.iter_errors(value) for problem in _told(error, self._walker)]
         return list(dict.fromkeys(told))
 
+    def without_nulls(self, value: Any) -> Any:
+        """A copy of the value without the properties that are null, optional and not nullable: null means absent."""
+        return self._walker.without_nulls(self.schema, value)
+
 
 # Keywords that look at nothing but their own value: for these the engine's errors can be said in our words.
 SAID_ALIKE = CHECKS.keys() - {"properties", "additionalProperties", "items", "$ref"}
@@ -346,26 +365,3 @@ def _engine(schema: Any, foreign: list[str], where: str) -> Any:
         return jsonschema_rs.Draft202012Validator(schema)
     except ValueError as error:
         raise SchemaError(f"{where}: {error}") from error
-
-
-def apply_defaults(schema: Any, value: Any) -> Any:
-    """A copy of the value in which absent properties have the schema's defaults."""
-    return _with_defaults(schema, value, Walker(schema, "schema"))
-
-
-def _with_defaults(schema: Any, value: Any, walker: Walker) -> Any:
-    while isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str):
-        schema = walker.target(schema["$ref"])
-    if not isinstance(schema, Mapping):
-        return value
-    if isinstance(value, list) and "items" in schema:
-        return [_with_defaults(schema["items"], item, walker) for item in value]
-    if not isinstance(value, dict):
-        return value
-    out = dict(value)
-    for name, inner in schema.get("properties", {}).items():
-        if name in out:
-            out[name] = _with_defaults(inner, out[name], walker)
-        elif isinstance(inner, Mapping) and "default" in inner:
-            out[name] = copy.deepcopy(inner["default"])
-    return out
