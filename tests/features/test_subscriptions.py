@@ -133,7 +133,7 @@ def test_one_of_a_hundred_that_does_not_read_is_shed_and_holds_up_nobody(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(Writer, "patience", 0.0)
-    uri = "notes://" + "x" * 16_000
+    uri = "notes://" + "x" * 8_000
 
     async def test() -> None:
         server = notes()
@@ -151,7 +151,7 @@ def test_one_of_a_hundred_that_does_not_read_is_shed_and_holds_up_nobody(
             for stream in others:  # every other one has this change before the next one happens
                 await stream.until(lambda r, n=rounds: r.body.count(b"resources/updated") == n)
             assert rounds < 1000
-        assert rounds * 16_000 < 5 * MAX_BYTES
+        assert rounds * 8_000 < 5 * MAX_BYTES
         assert len(server.host.hub._listeners) == 99
         # It had its chance to read the reason; then it is hung up on.
         with pytest.raises(ConnectionAbortedError):
@@ -170,7 +170,7 @@ def test_one_of_a_hundred_that_does_not_read_is_shed_and_holds_up_nobody(
 
 
 def test_who_wakes_up_in_time_reads_why_it_was_shed() -> None:
-    uri = "notes://" + "x" * 16_000
+    uri = "notes://" + "x" * 8_000
 
     async def test() -> None:
         server = notes()

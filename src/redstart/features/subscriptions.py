@@ -7,10 +7,10 @@ Spec: /specification/2026-07-28/basic/patterns/subscriptions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, Protocol
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from redstart.protocol.call import Call, Channel
 from redstart.protocol.link import Link
@@ -21,6 +21,9 @@ from redstart.wire.types import ListenFilter, Result
 KINDS: Final = {"tools": "tools_list_changed", "prompts": "prompts_list_changed", "resources": "resources_list_changed"}
 """What a list is called, and the field of a listen filter that asks for its changes."""
 MAX_URIS: Final = 1024
+MAX_SUBSCRIBED: Final = 128 * 1024
+"""How many resources one session or one stream may wait for, and how many characters their URIs have together."""
+_NOTHING: Final = Raw(b"{}")
 _UPDATED: Final = "notifications/resources/updated"
 
 
@@ -53,6 +56,15 @@ class _Listener:
 
 def _head(method: str) -> bytes:
     return b'{"jsonrpc":"2.0","method":%b,"params":{' % encode(method)
+
+
+def _check_size(uris: Collection[str], where: str) -> None:
+    if len(uris) > MAX_URIS or sum(map(len, uris)) > MAX_SUBSCRIBED:
+        raise ProtocolError(
+            INVALID_PARAMS,
+            f"One {where} may subscribe to {MAX_URIS} resources whose URIs have {MAX_SUBSCRIBED} characters together; "
+            "unsubscribe from others first, or use another one",
+        )
 
 
 class Hub:
@@ -129,6 +141,7 @@ class Hub:
         accepted = self._accepted(call.params.notifications)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         listener = _Listener(call, accepted, done)
+        call.raw_params = _NOTHING  # the call goes on for long: its body need not be kept
         meta = {SUBSCRIPTION_ID: call.id}
         params = {"notifications": accepted, "_meta": meta}
         ack = call.link.notify(call, "notifications/subscriptions/acknowledged", params)
@@ -144,8 +157,8 @@ class Hub:
     def _accepted(self, wanted: ListenFilter) -> ListenFilter:
         """The part of a filter that this server can serve."""
         uris = wanted.resource_subscriptions
-        if uris is not UNSET and len(uris) > MAX_URIS:
-            raise ProtocolError(INVALID_PARAMS, f"At most {MAX_URIS} resources in one subscription")
+        if uris is not UNSET:
+            _check_size(uris, "stream")
         accepted = ListenFilter()
         for kind, name in KINDS.items():
             if getattr(wanted, name) is True and kind in self.offers:
@@ -160,9 +173,10 @@ class Hub:
         A URI that is unknown, or hidden from this client, gets the same answer as any other: nothing tells them apart.
         """
         if call.session is not None:
-            if len(call.session.subscriptions) >= MAX_URIS:
-                raise ProtocolError(INVALID_PARAMS, f"At most {MAX_URIS} resources in one session")
-            call.session.subscriptions.add(call.params.uri)
+            subscribed = {*call.session.subscriptions, call.params.uri}
+            _check_size(subscribed, "session")
+            call.session.subscriptions = subscribed
+            call.raw_params = _NOTHING  # the call is kept for as long as the session: its body is not
             call.link.subscriber = call
         return Result()
 

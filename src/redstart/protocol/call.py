@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from redstart.wire.jsonrpc import Id, ProtocolError, decode, encode
+from redstart.wire.jsonrpc import INTERNAL_ERROR, Id, ProtocolError, decode, encode, failure
 from redstart.wire.meta import ClientCapabilities, Implementation, RequestMeta
 
 if TYPE_CHECKING:
@@ -46,13 +46,22 @@ class Session(Struct):
 
 
 class Batch:
-    """The answers of a JSON-RPC batch, until the last one is there."""
+    """The answers of a JSON-RPC batch, until the last one is there. Together they have a size that a peer can take."""
 
-    __slots__ = ("open", "parts")
+    max_bytes: ClassVar[int] = 16 * 1024 * 1024
+    __slots__ = ("_size", "open", "parts")
 
     def __init__(self) -> None:
         self.open = 0
         self.parts: list[bytes] = []
+        self._size = 0
+
+    def answer(self, raw_id: bytes, part: bytes) -> bytes | None:
+        """Close one call with its answer, or with an error where the others have left no room for it."""
+        if self._size and self._size + len(part) > self.max_bytes:
+            part = failure(raw_id, _TOO_LARGE)
+        self._size += len(part)
+        return self.close_one(part)
 
     def close_one(self, part: bytes | None) -> bytes | None:
         self.open -= 1
@@ -63,6 +72,12 @@ class Batch:
     def whole(self) -> bytes | None:
         """The answer to the batch, if everything in it is answered and there is anything to say."""
         return b"[%b]" % b",".join(self.parts) if self.parts and not self.open else None
+
+
+_TOO_LARGE: Final = ProtocolError(
+    INTERNAL_ERROR,
+    f"The answers of this batch are larger than {Batch.max_bytes} bytes; send this request by itself",
+)
 
 
 class Call:

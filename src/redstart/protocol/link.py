@@ -222,7 +222,7 @@ class Link:
         del calls[call.id]
         if self.pending:
             self._drop_questions(call)
-        return data if call.batch is None else call.batch.close_one(data)
+        return data if call.batch is None else call.batch.answer(call.raw_id, data)
 
     def fail(self, call: Call, error: ProtocolError) -> bytes | None:
         """The bytes that refuse `call`, or None where nothing may be sent (yet)."""
@@ -231,7 +231,7 @@ class Link:
         data = failure(call.raw_id, call.dialect.fault(error))
         del self.calls[call.id]
         self._drop_questions(call)
-        return data if call.batch is None else call.batch.close_one(data)
+        return data if call.batch is None else call.batch.answer(call.raw_id, data)
 
     def notify(self, call: Call, method: str, params: Any) -> bytes | None:
         """The bytes of a notification about `call`, while it is open."""

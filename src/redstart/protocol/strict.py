@@ -15,20 +15,20 @@ from msgspec import UNSET, Raw
 
 from redstart.wire.jsonrpc import (
     INVALID_REQUEST,
+    MAX_BATCH,
     PARSE_ERROR,
     Envelope,
     Id,
     ProtocolError,
     decode,
-    decode_batch,
     decode_envelope,
+    decode_parts,
     encode,
 )
+from redstart.wire.limits import MAX_ID, MAX_ID_LENGTH
 from redstart.wire.meta import PROTOCOL_VERSION
 
 MAX_DEPTH: Final = 64
-MAX_ID: Final = 2**53
-MAX_ID_LENGTH: Final = 256
 
 # The keys that route a message: if one occurs twice, a proxy and we might route differently.
 _ENVELOPE: Final = (b'"jsonrpc"', b'"id"', b'"method"', b'"params"')
@@ -64,7 +64,9 @@ def open_batch(data: bytes) -> list[bytes]:
     """The messages of a JSON-RPC batch, still bytes, or the ProtocolError that says why not."""
     check_text(data)
     try:
-        parts = [bytes(part) for part in decode_batch(data)]
+        parts = [bytes(part) for part in msgspec.structs.astuple(decode_parts(data)) if part is not UNSET]
+    except msgspec.ValidationError:
+        raise ProtocolError(INVALID_REQUEST, f"A batch has at most {MAX_BATCH} messages") from None
     except msgspec.DecodeError as error:
         raise ProtocolError(PARSE_ERROR, f"Not valid JSON: {error}") from None
     if not parts:

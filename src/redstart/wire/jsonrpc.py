@@ -55,6 +55,17 @@ class Envelope(Struct):
     error: Raw | UnsetType = UNSET
 
 
+MAX_BATCH: Final = 256
+Parts = msgspec.defstruct(
+    "Parts",
+    [(f"part{n}", Raw | UnsetType, UNSET) for n in range(MAX_BATCH)],
+    array_like=True,
+    forbid_unknown_fields=True,
+)
+"""The messages of a batch. A list could be limited only after all of it has become objects: 4 MB of `[1,1,…]`
+would be 130 MB. Here the decoder stops at the first message too many."""
+
+
 class Fault(Struct):
     """The `error` member of a response."""
 
@@ -68,6 +79,7 @@ encode = _encoder.encode
 decode = msgspec.json.Decoder().decode
 decode_envelope = msgspec.json.Decoder(Envelope).decode
 decode_batch = msgspec.json.Decoder(list[Raw]).decode
+decode_parts = msgspec.json.Decoder(Parts).decode
 decode_fault = msgspec.json.Decoder(Fault).decode
 
 

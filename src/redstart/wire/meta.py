@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from redstart.wire.limits import Token
+
 PREFIX: Final = "io.modelcontextprotocol/"
 PROTOCOL_VERSION: Final = PREFIX + "protocolVersion"
 CLIENT_CAPABILITIES: Final = PREFIX + "clientCapabilities"
@@ -71,7 +73,7 @@ class RequestMeta(Struct):
     client_capabilities: ClientCapabilities | UnsetType = field(name=CLIENT_CAPABILITIES, default=UNSET)
     client_info: Implementation | UnsetType = field(name=CLIENT_INFO, default=UNSET)
     log_level: str | UnsetType = field(name=LOG_LEVEL, default=UNSET)
-    progress_token: int | str | UnsetType = field(name="progressToken", default=UNSET)
+    progress_token: Token | UnsetType = field(name="progressToken", default=UNSET)
     traceparent: str | UnsetType = UNSET
     tracestate: str | UnsetType = UNSET
     baggage: str | UnsetType = UNSET

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from redstart.wire.limits import Cursor, Name, Token, Uri
 from redstart.wire.meta import Implementation, RequestMeta
 
 Meta = dict[str, Any] | Raw | UnsetType
@@ -287,7 +288,7 @@ class InitializeParams(Params, kw_only=True):
 
 
 class PageParams(Params, kw_only=True):
-    cursor: str | UnsetType | None = UNSET
+    cursor: Cursor | UnsetType | None = UNSET
 
 
 class AskingParams(Params, kw_only=True):
@@ -298,22 +299,22 @@ class AskingParams(Params, kw_only=True):
 
 
 class CallToolParams(AskingParams, kw_only=True):
-    name: str
+    name: Name
     arguments: Raw | UnsetType = UNSET
     task: Any = UNSET
 
 
 class GetPromptParams(AskingParams, kw_only=True):
-    name: str
+    name: Name
     arguments: dict[str, Any] | UnsetType | None = UNSET
 
 
 class ReadResourceParams(AskingParams, kw_only=True):
-    uri: str
+    uri: Uri
 
 
 class UriParams(Params, kw_only=True):
-    uri: str
+    uri: Uri
 
 
 class SetLevelParams(Params, kw_only=True):
@@ -322,12 +323,12 @@ class SetLevelParams(Params, kw_only=True):
 
 class CompletionReference(Shape):
     type: str
-    name: str | UnsetType = UNSET
-    uri: str | UnsetType = UNSET
+    name: Name | UnsetType = UNSET
+    uri: Uri | UnsetType = UNSET
 
 
 class CompletionArgument(Shape):
-    name: str
+    name: Name
     value: str
 
 
@@ -347,7 +348,7 @@ class ListenFilter(Shape):
     tools_list_changed: bool | UnsetType = UNSET
     prompts_list_changed: bool | UnsetType = UNSET
     resources_list_changed: bool | UnsetType = UNSET
-    resource_subscriptions: list[str] | UnsetType = UNSET
+    resource_subscriptions: list[Uri] | UnsetType = UNSET
     task_ids: list[str] | UnsetType = UNSET
 
 
@@ -356,7 +357,7 @@ class ListenParams(Params, kw_only=True):
 
 
 class CancelledParams(Params, kw_only=True):
-    request_id: int | str | UnsetType = UNSET
+    request_id: Token | UnsetType = UNSET
     reason: str | UnsetType = UNSET
 
 
