@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 
 from redstart.features.errors import RegistrationError
 from redstart.schema.callables import SignatureError
+from redstart.schema.problems import nearest
 from redstart.schema.types import UnsupportedType
 from redstart.server.server import Server
 from redstart.server.trouble import shown, where
@@ -213,5 +213,6 @@ def _attribute(module: ModuleType, name: str) -> Any:
 
 def _like(name: str, names: list[str]) -> str:
     """What else could have been meant: the nearest, else the first few that there are."""
-    found = difflib.get_close_matches(name, names, 1) or names[:5]
+    near = nearest(name, names)
+    found = [near] if near else names[:5]
     return f"; there is {', '.join(found)}" if found else ""

@@ -7,7 +7,6 @@ content. What is left for a call is one dict look-up, one decode, the function, 
 from __future__ import annotations
 
 import asyncio
-import difflib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -28,6 +27,7 @@ from redstart.features.solutions import Cut, Solutions, cut_for, predicate_optio
 from redstart.protocol.call import Call
 from redstart.protocol.headers import ParamRule
 from redstart.schema.problems import ShapeError
+from redstart.schema.problems import nearest as closest
 from redstart.schema.signature import compile_signature
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, ProtocolError
@@ -249,13 +249,13 @@ class Tools:
         return t.ToolResult(content=[t.Text(text)], is_error=True)
 
     def unknown(self, name: str, call: Call) -> ProtocolError:
-        return ProtocolError(INVALID_PARAMS, f"Unknown tool: {name}{nearest(name, self.registry.seen(call))}")
+        return ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}{nearest(name, self.registry.seen(call))}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """`. Did you mean "add"?`, or nothing."""
-    close = difflib.get_close_matches(name, known, n=1) if len(name) <= 256 else []
-    return f'. Did you mean "{close[0]}"?' if close else ""
+    near = closest(name, known)
+    return f'. Did you mean "{near}"?' if near else ""
 
 
 def known_needs(needs: Sequence[str], where: str) -> Sequence[str]:

@@ -3,7 +3,9 @@
 Knows: paths, phrases, nearest names.  Must not know: types, schemas, functions.
 """
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Sequence
+from operator import eq
 from typing import Any
 
 import msgspec
@@ -11,6 +13,8 @@ import msgspec
 SHOWN_CHARS = 60
 SHOWN_PROBLEMS = 5
 SHOWN_CHOICES = 20
+LONGEST = 128  # characters of a name that is compared with others
+COMPARED = 48  # names that are compared in full
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -100,22 +104,42 @@ def not_a_choice(path: str, words: str, value: Any, choices: Sequence[Any]) -> P
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant, or None.
+    """The known name that was probably meant, or None. Every "did you mean" comes from here.
 
     A shared beginning counts for more than difflib gives it: "ascending" means "asc".
     """
-    known = list(known)
-    folded = {candidate.casefold(): candidate for candidate in reversed(known)}
-    given = name[:SHOWN_CHARS].casefold()
-    if given in folded:
-        return folded[given]
+    if len(name) > LONGEST:
+        return None
+    known = [candidate for candidate in known if len(candidate) <= LONGEST]
+    folded = dict(zip(map(str.casefold, known), known, strict=True))
+    given = name.casefold()
+    found = given if given in folded else _close(given, folded)
+    if found is None or len(folded) == len(known):
+        return None if found is None else folded[found]
+    alike = [candidate for candidate in known if candidate.casefold() == found]  # they differ in case only
+    return max(alike, key=lambda candidate: sum(map(eq, candidate, name)))
+
+
+def _close(given: str, names: Collection[str]) -> str | None:
     import difflib  # only here: a right call never needs it
 
-    close = difflib.get_close_matches(given, folded, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(given, _alike(given, names), n=1, cutoff=0.6)
     if close:
-        return folded[close[0]]
-    prefixed = [c for c in folded if len(c) >= 3 and len(given) >= 3 and (given.startswith(c) or c.startswith(given))]
-    return folded[max(prefixed, key=len)] if prefixed else None
+        return close[0]
+    prefixed = [c for c in names if len(c) >= 3 and len(given) >= 3 and (given.startswith(c) or c.startswith(given))]
+    return max(prefixed, key=len, default=None)
+
+
+def _alike(given: str, names: Collection[str]) -> Collection[str]:
+    """The names worth a comparison: of many, only those whose beginnings or ends are next to the given one's."""
+    if len(names) <= COMPARED:
+        return names
+    found: dict[str, None] = {}
+    for step in (1, -1):
+        ordered = sorted(name[::step] for name in names)
+        at = bisect_left(ordered, given[::step])
+        found |= dict.fromkeys(name[::step] for name in ordered[max(0, at - COMPARED // 4) : at + COMPARED // 4])
+    return found
 
 
 def join(path: str, key: str | int) -> str:
