@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,28 @@ def test_a_listing_names_what_can_be_read_and_each_of_it_can(era: str, root: Pat
     assert read(server, era, uris[3])["text"] == "odd"
     server.remove(directory)
     assert len(server.resources) == len(server.templates) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs file names that are not UTF-8")
+def test_names_that_no_uri_can_carry_are_left_out_with_a_log_line(
+    era: str, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (root / "deep" / os.fsdecode(b"caf\xe9.txt")).write_text("latin-1")
+    (root / os.fsdecode(b"fold\xe9r")).mkdir()
+    (root / os.fsdecode(b"fold\xe9r") / "inside.txt").write_text("x")
+    (root / "back\\slash.txt").write_text("x")
+    server = serving(root, listing=True)
+    listed = read(server, era, "files://docs/")["text"].split("\r\n")
+    assert [uri.removeprefix("files://docs/") for uri in listed] == [
+        "a.txt", "b.md", "c.png", "odd%20100%2541.txt", "deep/er/d.json",
+    ]  # fmt: skip
+    params = {"ref": {"type": "ref/resource", "uri": "files://docs/{+path}"}, "argument": {"name": "path", "value": ""}}
+    assert len(ask(server, era, "completion/complete", **params)["completion"]["values"]) == 5
+    said = [record.getMessage() for record in caplog.records if "not served" in record.getMessage()]
+    assert said == [
+        "the resource files://docs/{+path}: files such as 'back\\\\slash.txt' are not served: "
+        "their names are not UTF-8, or look like a path to elsewhere"
+    ]
 
 
 def test_a_flat_directory_lists_its_first_level(era: str, root: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from redstart.features.completion import Completer, starting_with
-from redstart.features.errors import RegistrationError, ToolError
+from redstart.features.errors import RegistrationError, ToolError, log
 from redstart.features.explicit import Injected
 from redstart.features.resources import BYTES, TEXT, Resource
 from redstart.wire import types as t
@@ -92,6 +92,7 @@ class Directory(Resource):
         if not os.path.isdir(self.root):
             raise RegistrationError(f"{self.place}: {self.root} is no directory")
         self._list = (self._make_list(),) if listing else ()
+        self._left_out = ""
 
     def compile(self, injected: Injected) -> None:
         super().compile(injected)
@@ -151,7 +152,28 @@ class Directory(Resource):
             prefix = os.path.relpath(folder, self.root).replace(os.sep, "/")
             for name in sorted(files):
                 if (self.hidden or name[0] != ".") and _is_regular(os.path.join(folder, name)):
-                    yield name if prefix == "." else f"{prefix}/{name}"
+                    path = name if prefix == "." else f"{prefix}/{name}"
+                    if self._has_uri(path):
+                        yield path
+
+    def _has_uri(self, path: str) -> bool:
+        """Whether a URI can name the file; the first that none can is logged."""
+        if _is_utf8(path) and self.allows(self.argument_names()[0], path):
+            return True
+        if not self._left_out:
+            self._left_out = path
+            why = "their names are not UTF-8, or look like a path to elsewhere"
+            log.warning("%s: files such as %r are not served: %s", self.place, path, why)
+        return False
+
+
+def _is_utf8(name: str) -> bool:
+    """Whether a file name is UTF-8: Python keeps other bytes as surrogates, which no message can carry."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_name(part: str) -> bool:
