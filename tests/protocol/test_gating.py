@@ -1,28 +1,22 @@
-"""Field gating against the schemas of the spec: what a revision does not know is never sent to it.
-
-The schemas are read from `../shared/spec` beside the repository; they are not ours to copy.
-"""
+"""Field gating against the facts of the spec: what a revision does not know is never sent to it."""
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 import msgspec
 import pytest
 
 from protocol.support import HANDSHAKE, MODERN, REVISIONS
 from redstart.protocol.handshake import CAPABILITY_SINCE, CONTENT_SINCE, DIALECTS, SINCE
+from redstart.protocol.methods import HANDSHAKE as HANDSHAKE_ERA
+from redstart.protocol.methods import METHODS
+from redstart.protocol.methods import MODERN as MODERN_ERA
 from redstart.protocol.modern import Modern
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import decode
 from redstart.wire.meta import Implementation
-
-SPEC = Path(__file__).parents[3] / "shared" / "spec"
-needs_spec = pytest.mark.skipif(not SPEC.is_dir(), reason=f"the spec's schemas are not at {SPEC}")
+from spec_facts import facts, problems
 
 # What a shape of ours is called in the schemas; where a revision has no such shape, it is not there.
 NAMES: dict[type, str] = {
@@ -43,50 +37,38 @@ NAMES: dict[type, str] = {
 }
 
 
-@cache
-def definitions(revision: str) -> dict[str, Any]:
-    schema = json.loads((SPEC / f"schema-{revision}.json").read_text())
-    found: dict[str, Any] = schema.get("$defs") or schema["definitions"]
-    if revision == MODERN:  # its generator lost floats and null
-        found["JSONValue"] = {}
-    return found
-
-
 def fields(shape: type) -> dict[str, str]:
     """Python name -> wire name."""
     return {field.name: field.encode_name for field in msgspec.structs.fields(shape)}
 
 
-@needs_spec
 @pytest.mark.requirement("3")
 @pytest.mark.parametrize("revision", HANDSHAKE)
 @pytest.mark.parametrize("shape", NAMES, ids=lambda shape: shape.__name__)
 def test_since_agrees_with_the_schema(shape: type, revision: str) -> None:
     age = HANDSHAKE.index(revision)
-    schema = definitions(revision).get(NAMES[shape])
-    if schema is None:
-        assert shape in (t.Annotations, t.Icon) or age < CONTENT_SINCE[shape]
+    shapes = facts(revision).shapes
+    if NAMES[shape] not in shapes:
+        assert shape is t.Icon or age < CONTENT_SINCE[shape]
         return
-    known = set(schema["properties"])
+    known = {"type", *shapes[NAMES[shape]].kinds}
     if shape is t.ResourceContents:
-        known |= set(definitions(revision)["BlobResourceContents"]["properties"])
+        known |= set(shapes["BlobResourceContents"].kinds)
     since = SINCE.get(shape, {})
     for name, wire in fields(shape).items():
         assert (wire in known) is (since.get(name, 0) <= age), f"{shape.__name__}.{name} at {revision}"
 
 
-@needs_spec
 @pytest.mark.parametrize("revision", HANDSHAKE)
 def test_content_since_agrees_with_the_schema(revision: str) -> None:
     age = HANDSHAKE.index(revision)
     for shape in (t.Text, t.Image, t.Audio, t.EmbeddedResource, t.ResourceLink):
-        assert (NAMES[shape] in definitions(revision)) is (CONTENT_SINCE.get(shape, 0) <= age)
+        assert (NAMES[shape] in facts(revision).shapes) is (CONTENT_SINCE.get(shape, 0) <= age)
 
 
-@needs_spec
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_capabilities_agree_with_the_schema(revision: str) -> None:
-    known = set(definitions(revision)["ServerCapabilities"]["properties"])
+    known = set(facts(revision).shapes["ServerCapabilities"].kinds)
     offered: dict[str, Any] = {
         name: {} for name in ("tools", "prompts", "resources", "logging", "completions", "tasks", "extensions")
     }
@@ -94,6 +76,13 @@ def test_capabilities_agree_with_the_schema(revision: str) -> None:
     assert set(dialect.capabilities(offered)) <= known
     assert set(offered) & known - set(dialect.capabilities(offered)) <= {"extensions"}
     assert set(CAPABILITY_SINCE) == {"completions", "tasks"}
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_the_methods_agree_with_the_schema(revision: str) -> None:
+    era = MODERN_ERA if revision == MODERN else HANDSHAKE_ERA
+    ours = {row.name for row in METHODS.values() if row.eras & era and not row.notification}
+    assert ours == {name for name in facts(revision).results if not name.startswith("tasks/")}
 
 
 # ---------------------------------------------------------------- dressed results
@@ -187,48 +176,12 @@ CASES = [
 ]
 
 
-def unknown_fields(value: Any, schema: dict[str, Any], defs: dict[str, Any], path: str = "$") -> list[str]:
-    """The keys of objects that the schema's `properties` do not name; JSON Schema alone lets them through."""
-    schema = deref(schema, defs)
-    if isinstance(value, list):
-        items = schema.get("items", {})
-        return [p for n, v in enumerate(value) for p in unknown_fields(v, items, defs, f"{path}[{n}]")]
-    if not isinstance(value, dict):
-        return []
-    options = [deref(option, defs) for option in schema.get("anyOf", [])]
-    if options:
-        fitting = [o for o in options if is_valid(value, o, defs)]
-        return min((unknown_fields(value, o, defs, path) for o in fitting), key=len, default=[f"{path}: nothing fits"])
-    known = schema.get("properties")
-    if known is None or path.endswith(("_meta", "Schema", "structuredContent", "capabilities")):
-        return []
-    return [f"{path}.{key}" for key in value if key not in known] + [
-        p for key, v in value.items() if key in known for p in unknown_fields(v, known[key], defs, f"{path}.{key}")
-    ]
-
-
-def deref(schema: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
-    while "$ref" in schema:
-        schema = defs[schema["$ref"].rsplit("/", 1)[1]]
-    return schema
-
-
-def is_valid(value: Any, schema: dict[str, Any], defs: dict[str, Any]) -> bool:
-    whole = {**schema, "$defs": defs, "definitions": defs}
-    return bool(jsonschema.Draft202012Validator(whole).is_valid(value))
-
-
-@needs_spec
 @pytest.mark.requirement("3")
 @pytest.mark.parametrize(("kind", "revision"), CASES)
 def test_a_dressed_result_is_valid_and_has_nothing_unknown(kind: str, revision: str) -> None:
     dialect = Modern(Implementation("s", "1")) if revision == MODERN else DIALECTS[revision]
     value = decode(dialect.dress(result(kind, dialect)))
-    defs = definitions(revision)
-    schema = deref(defs["Result" if kind == "EmptyResult" else kind], defs)
-    jsonschema.Draft202012Validator({**schema, "$defs": defs, "definitions": defs}).validate(value)
-    if kind != "EmptyResult":
-        assert unknown_fields(value, schema, defs) == []
+    assert problems(value, "Result" if kind == "EmptyResult" else kind, revision) == []
     assert ("resultType" in value) is (revision == MODERN)
 
 
