@@ -41,6 +41,7 @@ class Facts(NamedTuple):
 @cache
 def facts(revision: str) -> Facts:
     found = Facts({}, {}, {}, {}, {})
+    tables = dict(zip(_ARROWS, (found.results, found.params, found.faults, found.names), strict=True))
     shape = Shape({}, set(), False)
     for is_field, row, holds in _rows(REVISIONS.index(revision)):
         if is_field:
@@ -52,7 +53,7 @@ def facts(revision: str) -> Facts:
         elif arrow := next((arrow for arrow in _ARROWS if arrow in row), None):
             left, right = row.split(arrow)
             if holds:
-                found[_ARROWS.index(arrow)][left] = right
+                tables[arrow][left] = right
         else:
             name, _, rest = row.partition(" ")
             shape = Shape({}, set(), rest == "...")

@@ -13,6 +13,7 @@ from features.asking import (
     DECLINE,
     JUNE,
     MODERN,
+    NOVEMBER,
     Player,
     accept,
     ask_name,
@@ -209,7 +210,10 @@ def test_sampling_with_tools_needs_its_own_capability(revision: str) -> None:
 
     use = {"type": "tool_use", "id": "1", "name": "add", "input": {}}
     reply = {"role": "assistant", "content": [use], "model": "m", "stopReason": "toolUse"}
-    assert play_tool(serve(t), revision, script(reply))[0] == "['add']"
+    if revision in (NOVEMBER, MODERN):  # older ones have no tools in sampling, whatever a client declares
+        assert play_tool(serve(t), revision, script(reply))[0] == "['add']"
+    else:
+        assert "sampling.tools" in play_tool(serve(t), revision, script(reply))[0]
 
     async def play() -> Any:
         player = await Player(server, revision, capabilities={"sampling": {}}).open()

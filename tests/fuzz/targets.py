@@ -35,9 +35,10 @@ def judge(data: bytes, wanted: Expected, answers: list[Any]) -> None:
     for answer in answers:
         if isinstance(answer, list):
             continue
-        if wanted.id is not ANY and answer["id"] != wanted.id and answer["id"] is not None:
-            raise Failure(f"the id {answer['id']!r} instead of {wanted.id!r} in the answer to {data!r}")
-        if wanted.id is not ANY and wanted.id is not None and answer["id"] is None:
+        id = answer.get("id")
+        if wanted.id is not ANY and id != wanted.id and id is not None:
+            raise Failure(f"the id {id!r} instead of {wanted.id!r} in the answer to {data!r}")
+        if wanted.id is not ANY and wanted.id is not None and id is None:
             raise Failure(f"no id in the answer to {data!r}: {answer}")
 
 
@@ -76,7 +77,7 @@ async def in_memory(mutator: Mutator, count: int, go_on: Callable[[], bool]) -> 
             inbox.clear()
             peer.send(PING)
             await _quiet(peer, PING)
-            if [json.loads(m)["id"] for m in inbox if b'"method"' not in m] != ["alive"]:
+            if [json.loads(m).get("id") for m in inbox if b'"method"' not in m] != ["alive"]:
                 raise Failure(f"no answer to a ping after {data!r}")
     await peer.close()
     await server.host.stop()
@@ -147,7 +148,9 @@ def _judge_response(
         return  # a listener: it ends with its client
     if len(answers) != 1:
         raise Failure(f"{len(answers)} answers to {data!r} with {sent}: {body!r}")
-    refused = status in (400, 404, 406) and answers[0]["id"] is None  # before the body was read: a header, a session
+    refused = (
+        status in (400, 404, 406) and answers[0].get("id") is None
+    )  # before the body was read: a header, a session
     if wanted.least and not refused:
         judge(data, wanted, answers)
 
@@ -259,8 +262,8 @@ async def _chunk(mutator: Mutator, stdin: asyncio.StreamWriter, stdout: asyncio.
             raise Failure(f"the process ended in the middle of {lines!r}")
         answer = json.loads(line)
         for one in answer if isinstance(answer, list) else [answer]:
-            if "method" not in one and one["id"] in wanted:
-                wanted[one["id"]] -= 1
+            if "method" not in one and one.get("id") in wanted:
+                wanted[one.get("id")] -= 1
     # An id that also stands in a message of unclear meaning may have been the answer to that one.
     over = {id: n for id, n in wanted.items() if n < 0 and not _stands_in(id, unclear)}
     if over:

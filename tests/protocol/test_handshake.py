@@ -10,7 +10,7 @@ import pytest
 from protocol.support import HANDSHAKE, MODERN, Wire, make_server, modern, notification, request
 from redstart import ProtocolError
 from redstart.protocol.call import Answer, Call, Cancel, Notice
-from redstart.wire.types import Result
+from redstart.wire.types import Result, ToolResult
 
 LATEST = HANDSHAKE[-1]
 
@@ -157,6 +157,13 @@ def test_answers_carry_nothing_modern() -> None:
         assert not {"resultType", "ttlMs", "cacheScope", "_meta"} & set(result)
 
 
+@pytest.mark.parametrize("message", [b"{", b"1", b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', b"{}"])
+@pytest.mark.parametrize(("revision", "null"), [(None, False), *[(one, one < LATEST) for one in HANDSHAKE]])
+def test_an_id_that_cannot_be_read_is_null_or_absent(message: bytes, revision: str | None, null: bool) -> None:
+    answer = Wire(revision).one(message)
+    assert answer.get("id", "absent") == (None if null else "absent")
+
+
 # ---------------------------------------------------------------- batches
 
 
@@ -169,7 +176,7 @@ def batch(*parts: bytes) -> bytes:
 def test_only_one_revision_has_batches(revision: str | None) -> None:
     wire = Wire(revision)
     answer = wire.one(batch(request(1, "ping")))
-    assert (answer["id"], answer["error"]["code"], wire.status) == (None, -32600, 400)
+    assert (answer["error"]["code"], wire.status) == (-32600, 400)
     assert wire.code(request(1, "ping")) == 0
 
 
@@ -305,7 +312,7 @@ def test_an_answer_is_taken_once_and_only_by_its_id() -> None:
     (found,) = answer(first, '"error":{"code":-1,"message":"no"}')
     assert isinstance(found.outcome, ProtocolError)
     assert found.outcome.code == -1
-    wire.link.reply(call, Result())
+    wire.link.reply(call, ToolResult())
     assert answer(third, '"result":{}') == []  # nobody waits any more
     assert not wire.link.pending
 

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -17,6 +18,8 @@ from protocol.support import Wire, modern, notification, request
 from redstart.protocol.call import Answer, Call, Cancel, Event, Pending, Refusal
 from redstart.wire.jsonrpc import ProtocolError
 from redstart.wire.types import Result
+
+pytestmark = pytest.mark.sends_anything("its results, questions and notifications are empty")
 
 IDS = st.sampled_from([0, 1, 2, "1", "", "x"])
 KINDS = st.sampled_from(["handshake", "modern", "unknown", "malformed", "shape"])

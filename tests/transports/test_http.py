@@ -611,6 +611,7 @@ def test_modern_logging_is_asked_for_by_each_request(level: str | None, said: li
     run(test())
 
 
+@pytest.mark.sends_anything("a handler's own error without the data that its code demands")
 @pytest.mark.parametrize(
     ("code", "status"), [(-32601, 404), (-32021, 400), (-32602, 200), (-32603, 200), (-32002, 200)]
 )

@@ -41,7 +41,8 @@ SINCE: Final[dict[type, dict[str, int]]] = {
 # The revision that first knew a kind of content; before it, a text block names what was left out.
 CONTENT_SINCE: Final[dict[type, int]] = {t.Audio: 1, t.ResourceLink: 2}
 CAPABILITY_SINCE: Final = {"completions": 1, "tasks": 3}
-ELICITATION_SINCE: Final = 2
+# The revision that first knew a capability of clients, and the one that first knew its parts (url, tools, context).
+ASKING_SINCE: Final = {"elicitation": (2, 3), "sampling": (0, 3)}
 MODERN_CAPABILITIES: Final = frozenset({"extensions"})
 
 
@@ -58,6 +59,8 @@ class Handshake:
         self.batches = self.age == 1
         self.progress_messages = self.age >= 1
         self.primes = self.url_required = self.titled_choices = self.sampling_parts = self.age >= 3
+        self.null_ids = self.age < 3
+        """Whether an error without a readable id has `"id": null`, as JSON-RPC says; later it has no id."""
         self._gates_content = self.age < 3
 
     def admit(self, call: Call, session: Session) -> None:
@@ -154,8 +157,11 @@ def negotiate(params: t.InitializeParams) -> Session:
     asked = params.protocol_version
     revision = asked if asked in DIALECTS else LATEST
     capabilities = _converted(params.capabilities, ClientCapabilities, NO_CAPABILITIES)
-    if capabilities.elicitation is not UNSET and DIALECTS[revision].age < ELICITATION_SINCE:
-        capabilities.elicitation = UNSET
+    for name, (since, parts_since) in ASKING_SINCE.items():
+        if DIALECTS[revision].age < since:
+            setattr(capabilities, name, UNSET)
+        elif DIALECTS[revision].age < parts_since and isinstance(getattr(capabilities, name), dict):
+            setattr(capabilities, name, {})
     return Session(
         revision=revision,
         capabilities=capabilities,

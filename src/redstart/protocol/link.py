@@ -78,19 +78,19 @@ class Link:
         try:
             envelope = open_envelope(data)
         except ProtocolError as error:
-            return [Refusal(failure(_salvaged_id(data, error), error), 400)]
+            return [self._refusal(_salvaged_id(data, error), error)]
         except RecursionError:
-            return [Refusal(failure(b"null", ProtocolError(PARSE_ERROR, "Nested too deep")), 400)]
+            return [self._refusal(None, ProtocolError(PARSE_ERROR, "Nested too deep"))]
         if envelope.method is UNSET:
             return self._receive_answer(envelope, headers)
         if envelope.id is UNSET:
             return self._receive_notification(envelope)
-        raw_id = b"null"
+        raw_id = None
         try:
             id, raw_id = checked_id(envelope.id)
             return [self._receive_request(envelope, id, raw_id, headers, batch)]
         except ProtocolError as error:
-            return [Refusal(failure(raw_id, error), _status(error))]
+            return [self._refusal(raw_id, error, _status(error))]
 
     def _receive_request(
         self, envelope: Envelope, id: Id, raw_id: bytes, headers: Headers | None, batch: Batch | None
@@ -178,10 +178,10 @@ class Link:
     def _receive_answer(self, envelope: Envelope, headers: Headers | None) -> list[Event]:
         if envelope.result is UNSET and envelope.error is UNSET:
             error = ProtocolError(INVALID_REQUEST, "Neither a request, a notification nor a response")
-            return [Refusal(failure(_id_of(envelope), error), 400)]
+            return [self._refusal(_id_of(envelope), error)]
         if _names_modern(headers):
             error = ProtocolError(INVALID_REQUEST, "In this protocol version a client sends no responses")
-            return [Refusal(failure(_id_of(envelope), error), 400)]
+            return [self._refusal(_id_of(envelope), error)]
         pending = self.pending.pop(envelope.id, None) if isinstance(envelope.id, str) else None
         if pending is None:
             return []
@@ -193,7 +193,7 @@ class Link:
                 raise ProtocolError(INVALID_REQUEST, "This protocol revision has no JSON-RPC batches")
             parts = open_batch(data)
         except ProtocolError as error:
-            return [Refusal(failure(b"null", error), 400)]
+            return [self._refusal(None, error)]
         batch = Batch()
         batch.open = 1  # until all of it is read: a call that is cancelled in the same batch must not complete it
         events: list[Event] = []
@@ -210,6 +210,12 @@ class Link:
         if data_now is not None:
             events.append(Refusal(data_now, 200))
         return events
+
+    def _refusal(self, raw_id: bytes | None, error: ProtocolError, status: int = 400) -> Refusal:
+        """A refused message; an id that could not be read is null where the session's revision has it so."""
+        if raw_id is None and self.session is not None and handshake.DIALECTS[self.session.revision].null_ids:
+            raw_id = b"null"
+        return Refusal(failure(raw_id, error), status)
 
     # ------------------------------------------------------------ outbound
 
@@ -288,21 +294,21 @@ def _status(error: ProtocolError) -> int:
     return 200 if error.code in (METHOD_NOT_FOUND, INVALID_PARAMS) else 400
 
 
-def _salvaged_id(data: bytes, error: ProtocolError) -> bytes:
+def _salvaged_id(data: bytes, error: ProtocolError) -> bytes | None:
     """The id of a message that is JSON but not a request, so that its sender need not wait."""
     if error.code == PARSE_ERROR:
-        return b"null"
+        return None
     try:
         return checked_id(msgspec.json.decode(data, type=dict[str, Any]).get("id"))[1]
     except (msgspec.DecodeError, ProtocolError, RecursionError):
-        return b"null"
+        return None
 
 
-def _id_of(envelope: Envelope) -> bytes:
+def _id_of(envelope: Envelope) -> bytes | None:
     try:
         return checked_id(envelope.id)[1]
     except ProtocolError:
-        return b"null"
+        return None
 
 
 def _outcome(envelope: Envelope) -> Raw | ProtocolError:

@@ -84,14 +84,14 @@ class Endpoint:
         except Gone:
             return
         if rejection is not None:
-            error = failure(b"null", ProtocolError(INVALID_REQUEST, rejection.text))
+            error = failure(None, ProtocolError(INVALID_REQUEST, rejection.text))
             await caller.reply(rejection.status, error, [JSON, *rejection.headers])
 
     async def _serve(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller) -> Rejection | None:
         pairs = scope["headers"]
         if len(headers) != len(pairs) and (twice := h.duplicated(pairs)) is not None:
             error = ProtocolError(HEADER_MISMATCH, f"The header {twice.decode('latin-1')} stands twice")
-            await caller.reply(400, failure(b"null", error), [JSON])
+            await caller.reply(400, failure(None, error), [JSON])
             return None
         rejection = self.guard.check(headers)
         if rejection is not None:

@@ -88,14 +88,15 @@ def response(raw_id: bytes, body: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (raw_id, body)
 
 
-def failure(raw_id: bytes, error: ProtocolError) -> bytes:
-    """The bytes of an error response; `raw_id` is `b"null"` where no id could be read."""
+def failure(raw_id: bytes | None, error: ProtocolError) -> bytes:
+    """The bytes of an error response; where no id could be read, `raw_id` is `b"null"`, or None to leave it out."""
     try:
         fault = encode(Fault(error.code, error.message, error.data))
     except Exception:  # data or a lone surrogate that JSON cannot carry: its sender still needs an answer
         text = str(error.message).encode(errors="backslashreplace").decode()
         fault = encode(Fault(error.code, text))
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (raw_id, fault)
+    id = b"" if raw_id is None else b'"id":%b,' % raw_id
+    return b'{"jsonrpc":"2.0",%b"error":%b}' % (id, fault)
 
 
 def notification(method: str, params: Any) -> bytes:
