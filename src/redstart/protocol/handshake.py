@@ -41,8 +41,7 @@ SINCE: Final[dict[type, dict[str, int]]] = {
 # The revision that first knew a kind of content; before it, a text block names what was left out.
 CONTENT_SINCE: Final[dict[type, int]] = {t.Audio: 1, t.ResourceLink: 2}
 CAPABILITY_SINCE: Final = {"completions": 1, "tasks": 3}
-# The revision that first knew a capability of clients, and the one that first knew its parts (url, tools, context).
-ASKING_SINCE: Final = {"elicitation": (2, 3), "sampling": (0, 3)}
+ELICITATION_SINCE: Final = 2
 MODERN_CAPABILITIES: Final = frozenset({"extensions"})
 
 
@@ -157,11 +156,11 @@ def negotiate(params: t.InitializeParams) -> Session:
     asked = params.protocol_version
     revision = asked if asked in DIALECTS else LATEST
     capabilities = _converted(params.capabilities, ClientCapabilities, NO_CAPABILITIES)
-    for name, (since, parts_since) in ASKING_SINCE.items():
-        if DIALECTS[revision].age < since:
-            setattr(capabilities, name, UNSET)
-        elif DIALECTS[revision].age < parts_since and isinstance(getattr(capabilities, name), dict):
-            setattr(capabilities, name, {})
+    dialect = DIALECTS[revision]
+    if capabilities.elicitation is not UNSET and dialect.age < ELICITATION_SINCE:
+        capabilities.elicitation = UNSET
+    if isinstance(capabilities.sampling, dict) and not dialect.sampling_parts:
+        capabilities.sampling = {}
     return Session(
         revision=revision,
         capabilities=capabilities,
