@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -62,6 +62,8 @@ class Host:
         self.failure: Exception | None = None
         """Why it did not start."""
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.at_stop: list[Callable[[], None]] = []
+        """What transports do when the host stops, before its lifespan ends."""
         self._unwinding: set[asyncio.Task[Any]] = set()
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -131,6 +133,8 @@ class Host:
     async def stop(self) -> None:
         """End the lifespan and let the threads go."""
         stack, self._stack, self._starting = self._stack, None, None
+        while self.at_stop:
+            self.at_stop.pop()()
         for task in list(self._unwinding):
             task.cancel()
         self.hub.close()

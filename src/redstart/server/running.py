@@ -6,8 +6,8 @@ The transports are loaded when they are used, because no server needs all of the
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
@@ -152,6 +152,26 @@ class Running:
         from redstart.transports.http import Endpoint
 
         return Endpoint(cast("Server", self), path=path, **options)
+
+    @asynccontextmanager
+    async def lifespan_context(self, app: Any = None) -> AsyncIterator[None]:
+        """The life of this server inside of another application's: started before it serves, stopped after.
+
+        It can be given as it is: `FastAPI(lifespan=server.lifespan_context)`. In a lifespan of your own:
+
+        >>> from redstart import Server
+        >>> server = Server("mounted")
+        >>> @asynccontextmanager
+        ... async def lifespan(app: object) -> AsyncIterator[None]:
+        ...     async with server.lifespan_context():
+        ...         yield
+        """
+        host = cast("Server", self).host
+        await host.start()
+        try:
+            yield
+        finally:
+            await host.stop()
 
     def route(self, path: str, methods: Iterable[str] = ("GET",)) -> Callable[[F], F]:
         """Answer an HTTP path of one's own beside the MCP endpoint; nothing of MCP is asked of its clients.

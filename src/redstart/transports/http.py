@@ -6,6 +6,7 @@ Spec: /specification/2026-07-28/basic/transports/streamable-http, and 2025-11-25
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,11 +16,14 @@ from redstart.protocol import headers as h
 from redstart.protocol.call import Answer, Call, Cancel, Event, Refusal
 from redstart.protocol.handshake import HEADER_VALUES
 from redstart.server.authenticate import AuthError
+from redstart.server.host import DRAIN
 from redstart.server.seal import found_keys
+from redstart.server.trouble import not_started
 from redstart.transports.caller import JSON, AsgiCaller, Caller, Gone, HeaderList, Receive, Scope, Send
 from redstart.transports.exchange import Exchange, is_asking
 from redstart.transports.guard import MAX_BODY, Guard, Rejection
 from redstart.transports.sessions import HttpSession, Sessions
+from redstart.transports.signals import StopSignals
 from redstart.transports.stream import KEEP_ALIVE, Writer
 from redstart.wire.jsonrpc import HEADER_MISMATCH, INVALID_REQUEST, ProtocolError, failure
 from redstart.wire.meta import PROTOCOL_VERSION
@@ -50,10 +54,13 @@ class Endpoint:
         public_url: str | None = None,
         max_body_bytes: int = MAX_BODY,
         keep_alive: float = KEEP_ALIVE,
+        drain: float = DRAIN,
         legacy_sse: bool = False,
     ) -> None:
         if not 0 < keep_alive < float("inf"):
             raise ValueError(f"keep_alive must be a positive number of seconds, not {keep_alive!r}")
+        if not 0 <= drain < float("inf"):
+            raise ValueError(f"drain must be a number of seconds from 0 on, not {drain!r}")
         self.server = server
         self.host = server.host
         self.path = "/" + path.strip("/")
@@ -61,7 +68,12 @@ class Endpoint:
         self.keep_alive = keep_alive
         keys = found_keys(server.keys)[1]
         self.sessions = Sessions(keys, self.host.link, self.host.hub.peers.add, self._end_session)
+        self.drain = drain
         self._exchanges: set[Exchange] = set()
+        self._ready = False
+        self._failure: Exception | None = None
+        self._signals = StopSignals(self.begin_stop)
+        self._deadline: asyncio.TimerHandle | None = None
         self._paths = frozenset((self.path, self.path + "/"))
         self._legacy: Any = None
         if legacy_sse:
@@ -77,10 +89,10 @@ class Endpoint:
 
     async def serve(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller) -> None:
         """Serve one HTTP request."""
-        if not self.host.started:
-            await self.host.start()
+        rejection = None if self._ready and self.host.started else await self._prepare()
         try:
-            rejection = await self._serve(scope, headers, caller)
+            if rejection is None:
+                rejection = await self._serve(scope, headers, caller)
         except Gone:
             return
         if rejection is not None:
@@ -257,10 +269,50 @@ class Endpoint:
             log.warning("the server stops, and %d %s not done", count, "call is" if count == 1 else "calls are")
         return bool(count or self._exchanges)
 
-    async def stop(self) -> None:
-        """End the sessions and all that the server has opened."""
+    async def start(self, *, signals: bool = True) -> None:
+        """Start the server. `signals`: somebody else runs us, and may tell us too late that it stops."""
+        await self.host.start()
+        if not self._ready:
+            self._ready = True
+            self.host.at_stop.append(self._close)
+            if signals:
+                self._signals.install()
+
+    async def _prepare(self) -> Rejection | None:
+        """Start with the first request, where nobody has run our lifespan; 503 where there is nothing to serve."""
+        if self._deadline is not None:
+            return Rejection(503, "The server is stopping; try again when it is back", ((b"connection", b"close"),))
+        unwired = self.server.lifespan is not None and not self.host.started
+        try:
+            await self.start()
+        except Exception as error:
+            if error is not self._failure:  # a start that failed is not repeated: it is said once
+                self._failure = error
+                log.error("%s", not_started(self.server.name, error))
+            return Rejection(503, "The server did not start; its log says why")
+        if unwired:
+            log.warning("%s: %s", self.server.name, _UNWIRED)
+        return None
+
+    def begin_stop(self) -> None:
+        """End idle streams and calls that wait for a person now, and other calls after `drain` seconds.
+
+        SIGTERM and Ctrl-C call this where the host has a handler for them. A host that stops in another way may call
+        it before it waits for its open requests.
+        """
+        if self._ready:
+            self._ready = False
+            self._deadline = asyncio.get_running_loop().call_later(self.drain, self.end_calls)
+            self.end_waits()
+
+    def _close(self) -> None:
+        """The server has stopped; it may start again."""
+        self._ready = False
+        self._signals.remove()
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
         self.sessions.close()
-        await self.host.stop()
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -270,13 +322,13 @@ class Endpoint:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 try:
-                    await self.host.start()
+                    await self.start()
                 except Exception as error:
-                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    await send({"type": "lifespan.startup.failed", "message": not_started(self.server.name, error)})
                     return
                 await send({"type": "lifespan.startup.complete"})
             else:
-                await self.stop()
+                await self.host.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -291,5 +343,9 @@ def _bearer_token(headers: dict[bytes, bytes]) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
+_UNWIRED: Final = (
+    "the first request has started its lifespan, and nothing will end it. Give the application "
+    "lifespan=server.lifespan_context, or pass the ASGI lifespan on"
+)
 _CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
 _UNKNOWN_SESSION: Final = Rejection(404, "Unknown or ended session; initialize again")

@@ -26,10 +26,10 @@ PATIENCE: Final = 0.5
 class Runner(uvicorn.Server):  # type: ignore[misc, unused-ignore]
     """Serves one Endpoint until a signal comes, or `should_exit` is set."""
 
-    def __init__(self, config: Any, app: Endpoint, drain: float, said: str) -> None:
+    def __init__(self, config: Any, app: Endpoint, said: str) -> None:
         super().__init__(config)
         self._app = app
-        self._drain = drain
+        self._drain = app.drain
         self._said = said
         self._serving: asyncio.Task[Any] | None = None
         self._watched = False
@@ -86,7 +86,7 @@ class Runner(uvicorn.Server):  # type: ignore[misc, unused-ignore]
                 await self._quiet(GRACE)
         finally:
             self._cut_off()
-        await self._app.stop()
+        await self._app.host.stop()
 
     async def _drained(self) -> bool:
         """Whether open requests finish in the time they have; a person who waits for that is told so."""

@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from redstart.server.checked import MAX_PORT
-from redstart.server.host import DRAIN
 from redstart.transports.http import Endpoint
 from redstart.transports.loop import new_loop
 
@@ -56,7 +55,6 @@ async def serve_http(
     path: str = "/mcp",
     public_url: str | None = None,
     body_deadline: float = BODY_DEADLINE,
-    drain: float = DRAIN,
     **options: Any,
 ) -> None:
     """As `run_http`, in a loop that runs; a cancellation is an orderly end too."""
@@ -72,12 +70,12 @@ async def serve_http(
     app = Endpoint(server, path=path, public_url=public_url, **options)
     listener = _bind(host, port)
     try:
-        await server.host.start()  # before anybody is told that it is served, and not inside of uvicorn
+        await app.start(signals=False)  # before anybody is told that it is served, and not inside of uvicorn
     except BaseException:
         listener.close()
         raise
     shown = f"http://{_url_host(host)}:{listener.getsockname()[1]}{app.path}"
-    runner = Runner(_config(app, body_deadline), app, drain, f"{server.name} is served at {shown}\n")
+    runner = Runner(_config(app, body_deadline), app, f"{server.name} is served at {shown}\n")
     serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)

@@ -1,0 +1,47 @@
+"""Signals under somebody else's ASGI server.
+
+uvicorn and others wait for open requests before they tell an application that they stop, so an event stream that never
+ends by itself would hold up the end. Here the application hears of SIGTERM and Ctrl-C itself; the handler of the server
+that was there before is called as ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+_NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopSignals:
+    """Calls `on_stop` on the loop when the process is told to stop."""
+
+    def __init__(self, on_stop: Callable[[], None]) -> None:
+        self._on_stop = on_stop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._before: dict[int, Any] = {}
+
+    def install(self) -> None:
+        """Listen, where a handler is there to go on with: a signal that would end the process still ends it."""
+        self._loop = asyncio.get_running_loop()
+        if threading.current_thread() is not threading.main_thread():
+            return  # Python lets only the main thread set a handler
+        for number in _NUMBERS:
+            before = signal.getsignal(number)
+            if callable(before) and before != self._handle:
+                self._before[number] = before
+                signal.signal(number, self._handle)
+
+    def remove(self) -> None:
+        for number, before in self._before.items():
+            if signal.getsignal(number) == self._handle:  # not if somebody has set another one since
+                signal.signal(number, before)
+        self._before.clear()
+
+    def _handle(self, number: int, frame: Any) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._on_stop)
+        self._before[number](number, frame)
