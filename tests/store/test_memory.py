@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from redstart import Client, Context, Server
+from redstart.client import RequestError
 from redstart.store.memory import BACKLOG, MemoryState
 from redstart.store.open import open_state
-from redstart.store.shared import scoped
+from redstart.store.shared import StoreFull, scoped
 
 
 class Clock:
@@ -141,3 +143,91 @@ def test_urls() -> None:
     assert open_state(own) is own
     with pytest.raises(ValueError, match=r"memory://"):
         open_state("nosuch://")
+
+
+# ---------------------------------------------------------------- room
+
+
+async def filled(put: Callable[[int], Awaitable[Any]]) -> int:
+    """How many times `put` finds room."""
+    for n in range(1000):
+        try:
+            await put(n)
+        except StoreFull:
+            return n
+    raise AssertionError("the store has no bound")
+
+
+def test_a_store_that_is_full_says_so_and_has_room_again() -> None:
+    async def body() -> None:
+        clock = Clock()
+        state = MemoryState(clock, max_bytes=100_000)
+        count = await filled(lambda n: state.kv_set(scoped("ada", str(n)), b"x" * 1000, ttl=10))
+        assert 15 < count == len(state) < 25
+        await state.kv_set(scoped("ada", "0"), b"x" * 900, ttl=20)  # what is smaller than before always fits
+        with pytest.raises(StoreFull, match=r"memory:// is full.* at most 25000 bytes for one principal"):
+            await state.kv_set(scoped("ada", "new"), b"y" * 1000)
+        assert await state.kv_get(scoped("ada", "new")) is None
+        await state.kv_delete(scoped("ada", "1"))
+        assert await state.kv_set(scoped("ada", "new"), b"y" * 1000)
+        clock.now += 11
+        for n in range(count - 2):
+            await state.kv_set(scoped("ada", f"later{n}"), b"x" * 1000)
+        assert await state.kv_take(scoped("ada", "new")) == b"y" * 1000
+
+    run(body())
+
+
+def test_one_principal_leaves_room_for_others() -> None:
+    async def body() -> None:
+        state = MemoryState(max_bytes=100_000)
+
+        async def kept_for(user: str) -> int:
+            return await filled(lambda n: state.kv_set(scoped(user, str(n)), b"x" * 1000))
+
+        kept = [await kept_for(user) for user in "abcdef"]
+        assert kept[0] == kept[1] == kept[2] == kept[3] > 15
+        assert kept[4] + kept[5] < 5  # the whole is bounded too
+
+    run(body())
+
+
+def test_many_small_values_are_bounded_too() -> None:
+    async def body() -> None:
+        state = MemoryState(max_bytes=100_000)
+        assert await filled(lambda n: state.kv_set(f"a/{n}", b"")) == len(state) < 100
+
+    run(body())
+
+
+def test_logs_and_buckets_are_bounded() -> None:
+    async def body() -> None:
+        clock = Clock()
+        state = MemoryState(clock, max_bytes=100_000)
+        for _ in range(1000):  # the oldest entries go, and their room with them
+            await state.log_append("a", b"x" * 1000, maxlen=5)
+        for n in range(1000):  # streams that have ended go too
+            clock.now += 1
+            await state.log_append(f"s/{n}", b"x" * 1000, ttl=5)
+            assert (await state.take(f"user{n}", 1, 2))[0]
+        assert await filled(lambda n: state.log_append(f"t/{n}", b"x" * 1000)) < 25
+
+    run(body())
+
+
+def test_a_tool_that_fills_the_store_gets_words() -> None:
+    server = Server("s", store=MemoryState(max_bytes=100_000))
+
+    @server.tool
+    async def hoard(ctx: Context) -> str:
+        for n in range(1000):
+            await ctx.state.set(str(n), "x" * 1000)
+        return "kept"
+
+    async def body() -> str:
+        async with Client(server) as client:
+            with pytest.raises(RequestError) as caught:
+                await client.call_tool("hoard")
+            return str(caught.value)
+
+    assert "The store memory:// is full" in run(body())

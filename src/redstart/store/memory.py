@@ -1,28 +1,44 @@
-"""`memory://`: shared state of one process. Expired keys go when they are met, and a few on every write."""
+"""`memory://`: shared state of one process, with a bound on what it keeps.
+
+Expired keys go when they are met, and a few on every write. What is kept without an end is never dropped in silence:
+a store that is full refuses to keep more, in words.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from itertools import islice
 from typing import Final
+
+from redstart.store.shared import StoreFull
 
 SWEPT: Final = 4
 """Keys looked at per write: more than are written, so garbage never grows without bound."""
 BACKLOG: Final = 1024
 """Messages that a slow subscriber may be behind; older ones are lost, which is allowed of a bus."""
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""What all values, with their keys, may take."""
+SHARE: Final = 4
+"""The part of it that one principal may take: a quarter."""
+OVERHEAD: Final = 256
+"""Bytes that an entry takes beside its key and its value, about; so the number of entries has a bound too."""
 
 
 class MemoryState:
     """SharedState in this process's memory. For one event loop."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, max_bytes: int = MAX_BYTES) -> None:
         self._clock = clock
+        self._max_bytes = max_bytes
+        self._used = 0
+        self._shares: Counter[str] = Counter()
+        self._swept_at = -1.0
         self._values: dict[str, tuple[bytes, float | None]] = {}
         self._logs: dict[str, tuple[deque[tuple[int, bytes]], float | None]] = {}
-        self._buckets: dict[str, tuple[float, float]] = {}
+        self._buckets: dict[str, tuple[float, float, float]] = {}
         self._listeners: dict[str, set[_Inbox]] = {}
         self._last = 0
 
@@ -37,20 +53,22 @@ class MemoryState:
     async def kv_set(
         self, key: str, value: bytes, ttl: float | None = None, nx: bool = False, durable: bool = False
     ) -> bool:
-        if nx and self._live(key) is not None:
+        old = self._live(key)
+        if nx and old is not None:
             return False
-        self._sweep()
+        self._sweep(SWEPT)
+        self._account(key, len(value) - len(old) if old is not None else _size(key, value))
         self._values.pop(key, None)  # so that the order of the dict is the order of writing
         self._values[key] = (value, None if ttl is None else self._clock() + ttl)
         return True
 
     async def kv_take(self, key: str) -> bytes | None:
         value = self._live(key)
-        self._values.pop(key, None)
+        self._drop(key)
         return value
 
     async def kv_delete(self, key: str) -> None:
-        self._values.pop(key, None)
+        self._drop(key)
 
     def _live(self, key: str) -> bytes | None:
         found = self._values.get(key)
@@ -58,17 +76,44 @@ class MemoryState:
             return None
         value, until = found
         if until is not None and until <= self._clock():
-            del self._values[key]
+            self._drop(key)
             return None
         return value
 
-    def _sweep(self) -> None:
+    def _drop(self, key: str) -> None:
+        found = self._values.pop(key, None)
+        if found is not None:
+            self._account(key, -_size(key, found[0]))
+
+    def _sweep(self, count: int) -> None:
         """Look at the oldest keys; those that live on go to the end of the line."""
         now = self._clock()
-        for key in list(islice(self._values, SWEPT)):
-            value, until = self._values.pop(key)
-            if until is None or until > now:
-                self._values[key] = (value, until)
+        for key in list(islice(self._values, count)):
+            until = self._values[key][1]
+            if until is not None and until <= now:
+                self._drop(key)
+            else:
+                self._values[key] = self._values.pop(key)
+
+    # ------------------------------------------------------------ room
+
+    def _account(self, key: str, size: int) -> None:
+        """Count what an entry takes, or gives back; refuse it where there is no room for it."""
+        owner = key.partition("/")[0]  # see `scoped`
+        if size > 0 and not self._has_room(owner, size):
+            now = self._clock()
+            if now >= self._swept_at + 1:  # all that has expired goes first; looking takes time, so not each time
+                self._swept_at = now
+                self._sweep(len(self._values))
+            if not self._has_room(owner, size):
+                raise StoreFull(self._max_bytes, self._max_bytes // SHARE)
+        self._used += size
+        self._shares[owner] += size
+        if not self._shares[owner]:
+            del self._shares[owner]
+
+    def _has_room(self, owner: str, size: int) -> bool:
+        return self._used + size <= self._max_bytes and self._shares[owner] + size <= self._max_bytes // SHARE
 
     # ------------------------------------------------------------ bus
 
@@ -98,10 +143,14 @@ class MemoryState:
     async def log_append(self, stream: str, data: bytes, maxlen: int = 1000, ttl: float | None = None) -> str:
         self._last += 1
         entries, _ = self._log(stream)
+        self._account(stream, _size("", data))
         entries.append((self._last, data))
         while len(entries) > maxlen:
-            entries.popleft()
+            self._account(stream, -_size("", entries.popleft()[1]))
+        self._logs.pop(stream, None)
         self._logs[stream] = (entries, None if ttl is None else self._clock() + ttl)
+        for oldest in list(islice(self._logs, SWEPT)):
+            self._log(oldest)
         return str(self._last)
 
     async def log_read(self, stream: str, after: str = "") -> list[tuple[str, bytes]]:
@@ -111,7 +160,8 @@ class MemoryState:
     def _log(self, stream: str) -> tuple[deque[tuple[int, bytes]], float | None]:
         entries, until = self._logs.get(stream, (deque(), None))
         if until is not None and until <= self._clock():
-            self._logs.pop(stream, None)
+            del self._logs[stream]
+            self._account(stream, -sum(_size("", data) for _, data in entries))
             return deque(), None
         return entries, until
 
@@ -119,18 +169,29 @@ class MemoryState:
 
     async def take(self, key: str, rate: float, burst: float) -> tuple[bool, float]:
         now = self._clock()
-        tokens, since = self._buckets.get(key, (burst, now))
+        for oldest in list(islice(self._buckets, SWEPT)):
+            if self._buckets[oldest][2] <= now:  # full again, as one that was never used
+                del self._buckets[oldest]
+        tokens, since, _ = self._buckets.pop(key, (burst, now, now))
         tokens = min(burst, tokens + (now - since) * rate)
-        if tokens >= 1:
-            self._buckets[key] = (tokens - 1, now)
+        allowed = tokens >= 1
+        tokens -= allowed
+        full = now + (burst - tokens) / rate if rate > 0 else float("inf")
+        self._buckets[key] = (tokens, now, full)
+        if allowed:
             return True, 0.0
-        self._buckets[key] = (tokens, now)
         return False, (1 - tokens) / rate if rate > 0 else float("inf")
 
     async def close(self) -> None:
         self._values.clear()
         self._logs.clear()
         self._buckets.clear()
+        self._shares.clear()
+        self._used = 0
+
+
+def _size(key: str, value: bytes) -> int:
+    return len(key) + len(value) + OVERHEAD
 
 
 class _Inbox:

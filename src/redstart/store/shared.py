@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
+
 
 class SharedState(Protocol):
     """What every process that serves the same application sees. Each method is one atomic step."""
@@ -47,6 +49,14 @@ class SharedState(Protocol):
 
     async def close(self) -> None:
         """Let go of connections and threads."""
+
+
+class StoreFull(ProtocolError):
+    """A store has no room for what it should keep; whoever called reads why."""
+
+    def __init__(self, limit: int, share: int) -> None:
+        room = f"it keeps at most {limit} bytes, and at most {share} bytes for one principal"
+        super().__init__(INTERNAL_ERROR, f"The store memory:// is full: {room}. Delete values, or give them a ttl.")
 
 
 def scoped(principal: str, *parts: str) -> str:
