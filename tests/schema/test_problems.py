@@ -13,6 +13,7 @@ from redstart.schema.problems import (
     not_a_choice,
     one_of,
     show,
+    spelled,
     twice,
     unknown,
     wrong_type,
@@ -77,4 +78,4 @@ def test_nearest(name: str, known: list[str], near: str | None) -> None:
 
 
 def test_paths() -> None:
-    assert join(join(join("", "a"), 0), "b") == "a[0].b"
+    assert spelled(join(join(join("", "a"), 0), "b")) == "a[0].b"

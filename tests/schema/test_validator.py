@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redstart.schema.problems import ShapeError
 from redstart.schema.validator import SchemaError, compile_schema
+
+
+def said(schema: Any, value: Any) -> list[str]:
+    """The sentences about a value; none if it fits."""
+    try:
+        compile_schema(schema, where="tool t").check(value)
+    except ShapeError as error:
+        return [str(problem) for problem in error.problems]
+    return []
+
 
 CASES: list[tuple[Any, Any, list[str]]] = [
     ({"type": "integer"}, 5, []),
@@ -40,7 +51,7 @@ CASES: list[tuple[Any, Any, list[str]]] = [
 
 @pytest.mark.parametrize(("schema", "value", "texts"), CASES, ids=[str(schema) for schema, _, _ in CASES])
 def test_check(schema: Any, value: Any, texts: list[str]) -> None:
-    assert [str(problem) for problem in compile_schema(schema, where="tool t").check(value)] == texts
+    assert said(schema, value) == texts
     assert jsonschema.Draft202012Validator(schema).is_valid(value) == (not texts)
 
 
@@ -52,8 +63,8 @@ RECURSIVE = {
 
 
 def test_recursive_schema() -> None:
-    found = compile_schema(RECURSIVE, where="t").check({"v": 1, "kids": [{"v": 2, "kids": [{"v": "x"}]}]})
-    assert [problem.path for problem in found] == ["kids[0].kids[0].v"]
+    (problem,) = said(RECURSIVE, {"v": 1, "kids": [{"v": 2, "kids": [{"v": "x"}]}]})
+    assert problem.startswith('Argument "kids[0].kids[0].v" must be')
 
 
 FOREIGN: list[tuple[Any, Any, str]] = [
@@ -83,12 +94,11 @@ FOREIGN: list[tuple[Any, Any, str]] = [
 
 @pytest.mark.parametrize(("schema", "value", "text"), FOREIGN, ids=[str(schema) for schema, _, _ in FOREIGN])
 def test_other_keywords_are_never_skipped(schema: Any, value: Any, text: str) -> None:
-    assert text in [str(problem) for problem in compile_schema(schema, where="t").check(value)]
+    assert text in said(schema, value)
 
 
 def test_foreign_keywords_accept_what_is_right() -> None:
-    validator = compile_schema({"patternProperties": {"^x": {}}, "additionalProperties": False}, where="t")
-    assert validator.check({"xa": 1}) == []
+    assert said({"patternProperties": {"^x": {}}, "additionalProperties": False}, {"xa": 1}) == []
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +132,7 @@ def test_refused_schemas(schema: Any, why: str) -> None:
 
 
 def test_a_ref_inside_a_value_is_a_value() -> None:
-    assert compile_schema({"const": {"$ref": "http://x"}}, where="t").check({"$ref": "http://x"}) == []
+    assert said({"const": {"$ref": "http://x"}}, {"$ref": "http://x"}) == []
 
 
 def test_nulls_that_mean_absent() -> None:
@@ -178,4 +188,4 @@ schemas = st.recursive(
 @given(schemas, json_values)
 def test_agrees_with_the_reference(schema: Any, value: Any) -> None:
     reference = jsonschema.Draft202012Validator(schema).is_valid(value)
-    assert (compile_schema(schema, where="t").check(value) == []) == reference
+    assert (said(schema, value) == []) == reference

@@ -94,12 +94,11 @@ def _checking(validator: Validator) -> Read:
         value = decode(raw) if raw else {}
         if value is None:
             value = {}
-        problems = validator.check(value)
-        if problems:
+        try:
+            validator.check(value)
+        except ShapeError:
             value = validator.without_nulls(value)
-            problems = validator.check(value)
-        if problems:
-            raise ShapeError(problems)
+            validator.check(value)
         return dict(value)
 
     return read

@@ -111,7 +111,9 @@ class Form:
         try:
             return self._build(fields)
         except ShapeError as error:
-            raise ShapeError([_placed(problem, self._root) for problem in error.problems], noun="field") from None
+            raise ShapeError(
+                [_placed(problem, self._root) for problem in error.problems], noun="field", more=error.more
+            ) from None
         except Exception as error:  # the checks of a user's class may raise anything
             problem = Problem("", f"is refused: {_said(error)}")
             raise ShapeError([_placed(problem, self._root)], noun="field") from error

@@ -5,21 +5,24 @@ intermediate form, which mends what may be mended ("5" for an integer) or names 
 Must not know: functions, annotations, docstrings.
 """
 
+import collections
 import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from redstart.schema.containers import opened
 from redstart.schema.emit import Defs, Schema, finish
 from redstart.schema.nodes import Record, Slot
-from redstart.schema.problems import Problem, ShapeError, twice
+from redstart.schema.problems import Findings, Problem, ShapeError, show_typed, twice
 from redstart.schema.scalars import ABSENT, INVALID, Node, Walk
 from redstart.schema.types import native_decoder
 
 asdict = msgspec.structs.asdict
 
 COPIED = (list, dict, set, bytearray)
+TOO_DEEP = Problem("", "The arguments are nested too deeply", kind="text")
 RECORD_MARKS = ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__", "__pydantic_fields__")
 
 
@@ -97,10 +100,12 @@ class Arguments:
         except (ValueError, RecursionError):
             return  # the decoder has its own words for it
         if isinstance(pairs, tuple):
-            keys = [key for key, _ in pairs]
-            doubles = [key for key in dict.fromkeys(keys) if keys.count(key) > 1]
-            if doubles:
-                raise ShapeError([twice(key) for key in doubles])
+            found = Findings()
+            for key, times in collections.Counter(key for key, _ in pairs).items():
+                if times > 1:
+                    found.add(twice, key)
+            if found.count:
+                raise found.error()
 
     def _finished(self, out: dict[str, Any], raw: bytes) -> dict[str, Any]:
         """Renames, conversions that msgspec cannot do, and optional arguments without a default."""
@@ -115,7 +120,7 @@ class Arguments:
                 out[key] = argument.make()
             elif argument.default is not ABSENT:
                 out[key] = argument.default
-        if walk.problems:
+        if walk.count:
             return self._mend(raw)
         return {key: value for key, value in out.items() if value is not msgspec.UNSET}
 
@@ -124,17 +129,21 @@ class Arguments:
         try:
             value = msgspec.json.decode(raw) if raw.strip() else {}
         except RecursionError:
-            raise ShapeError([Problem("", "The arguments are nested too deeply", kind="text")]) from None
+            raise ShapeError([TOO_DEEP]) from None
         except ValueError as error:
             raise ShapeError([Problem("", f"The arguments are not valid JSON: {error}", kind="text")]) from None
         self._refuse_twice(raw)
         walk = Walk(True)
-        out = self._record.read({} if value is None else value, "", walk)
-        if out is INVALID and walk.problems[0].path == "" and walk.problems[0].kind == "wrong":
-            words = f"The arguments must be an object, got {walk.problems[0].got}"
+        value = opened({} if value is None else value, dict, walk)
+        if type(value) is not dict:
+            words = f"The arguments must be an object, got {show_typed(value)}"
             raise ShapeError([Problem("", words, kind="text")])
+        try:
+            out = self._record.read(value, "", walk)
+        except RecursionError:  # arrays within arrays in a string, which nothing has measured yet
+            raise ShapeError([TOO_DEEP]) from None
         if out is INVALID:
-            raise ShapeError(walk.problems)
+            raise walk.error()
         for argument in self._arguments:
             key = argument.slot.key
             if key not in out and (argument.make is not None or argument.default is not ABSENT):

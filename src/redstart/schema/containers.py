@@ -4,40 +4,81 @@ Same contract as `scalars.py`.  Must not know: annotations, functions.
 """
 
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from redstart.schema.emit import Defs, Schema
 from redstart.schema.limits import Limits
-from redstart.schema.problems import Problem, join, wrong_type, wrong_value
+from redstart.schema.problems import Place, bad_key, join, wrong_type, wrong_value
 from redstart.schema.scalars import ABSENT, INVALID, Node, Walk, narrowed
 
 
 def opened(value: Any, kind: type, walk: Walk) -> Any:
     """The value, or in a lax walk the array or object that hosts put into a string."""
     if walk.lax and type(value) is str:
-        try:
-            inner = msgspec.json.decode(value)
-        except (ValueError, RecursionError):
-            return value
+        inner = _opened(value) if walk.memo is None else _known(walk.memo, value)
         return inner if type(inner) is kind else value
     return value
 
 
-def checked(out: Any, limits: Limits | None, value: Any, path: str, walk: Walk) -> Any:
+def _opened(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _known(memo: dict[Any, Any], text: str) -> Any:
+    """One object for one string, however often it is opened: the memo knows objects by their identity."""
+    if id(text) not in memo:
+        memo[id(text)] = (_opened(text), text)
+    return memo[id(text)][0]
+
+
+def checked(out: Any, limits: Limits | None, value: Any, path: Place, walk: Walk) -> Any:
     if limits is not None and (words := limits.broken(out)) is not None:
-        return walk.refuse(wrong_value(path, words, value))
+        return walk.refuse(wrong_value, path, words, value)
     return out
 
 
-class Array(Node):
+class Container(Node):
+    """A node that reads an array or an object, and each value in it. `holds` is what JSON has for it."""
+
+    __slots__ = ()
+    holds: type
+
+    def read(self, value: Any, path: Place, walk: Walk) -> Any:
+        value = opened(value, self.holds, walk)
+        if type(value) is not self.holds:
+            return walk.refuse(wrong_type, path, self.words, value)
+        return remembered(self, self.fill, value, path, walk)
+
+    def fill(self, value: Any, path: Place, walk: Walk) -> Any:
+        raise NotImplementedError
+
+
+def remembered(node: Node, fill: Callable[[Any, Place, Walk], Any], value: Any, path: Place, walk: Walk) -> Any:
+    """What `fill` makes of an array or object, from the memo if another branch of a union has asked before."""
+    if walk.memo is None:
+        return fill(value, path, walk)
+    key = (id(node), id(value), walk.lax)
+    if key not in walk.memo:
+        inner = Walk(walk.lax, walk.memo)
+        walk.memo[key] = (fill(value, path, inner), inner)
+    out, found = walk.memo[key]
+    walk.take(found)
+    return out
+
+
+class Array(Container):
     """list, set, frozenset, tuple[T, ...], deque: `build` makes it from a list."""
 
     __slots__ = ("build", "children", "item", "limits", "origin", "plain")
     rank = 40
     family = "array"
+    holds = list
 
     def __init__(self, item: Node, build: Any, origin: Any, plain: bool, limits: Limits | None = None) -> None:
         self.item = item
@@ -58,19 +99,16 @@ class Array(Node):
             return ABSENT
         return narrowed(self.origin[(inner, ...) if self.origin is tuple else inner], self.limits)
 
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
-        value = opened(value, list, walk)
-        if type(value) is not list:
-            return walk.refuse(wrong_type(path, self.words, value))
-        before = len(walk.problems)
+    def fill(self, value: Any, path: Place, walk: Walk) -> Any:
+        before = walk.count
         item = self.item
         out = [item.read(inner, join(path, index), walk) for index, inner in enumerate(value)]
-        if len(walk.problems) > before:
+        if walk.count > before:
             return INVALID
         try:
             built = out if self.build is list else self.build(out)
         except TypeError:
-            return walk.refuse(wrong_type(path, "an array of plain values", value))
+            return walk.refuse(wrong_type, path, "an array of plain values", value)
         return checked(built, self.limits, value, path, walk)
 
     def emit(self, defs: Defs) -> Schema:
@@ -82,12 +120,13 @@ class Array(Node):
         return Array(self.item, self.build, self.origin, self.plain, limits.over(self.limits))
 
 
-class Row(Node):
+class Row(Container):
     """tuple[A, B]: as many items as it says."""
 
     __slots__ = ("children",)
     rank = 39
     plain = True
+    holds = list
 
     def __init__(self, items: Sequence[Node]) -> None:
         self.children = tuple(items)
@@ -101,14 +140,13 @@ class Row(Node):
         inner = tuple(item.native for item in self.children)
         return ABSENT if ABSENT in inner else types.GenericAlias(tuple, inner)
 
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
-        value = opened(value, list, walk)
-        if type(value) is not list or len(value) != len(self.children):
-            return walk.refuse(wrong_type(path, self.words, value))
-        before = len(walk.problems)
+    def fill(self, value: Any, path: Place, walk: Walk) -> Any:
+        if len(value) != len(self.children):
+            return walk.refuse(wrong_type, path, self.words, value)
+        before = walk.count
         pairs = zip(self.children, value, strict=True)
         out = tuple(item.read(inner, join(path, index), walk) for index, (item, inner) in enumerate(pairs))
-        return INVALID if len(walk.problems) > before else out
+        return INVALID if walk.count > before else out
 
     def emit(self, defs: Defs) -> Schema:
         count = len(self.children)
@@ -116,12 +154,13 @@ class Row(Node):
         return {"type": "array", **prefix, "minItems": count, "maxItems": count}
 
 
-class Map(Node):
+class Map(Container):
     """dict[K, V]; the keys are read from strings."""
 
     __slots__ = ("build", "children", "key", "limits", "plain", "value")
     rank = 45
     family = "object"
+    holds = dict
 
     def __init__(self, key: Node, value: Node, build: Any, plain: bool, limits: Limits | None = None) -> None:
         self.children = (key, value)
@@ -142,11 +181,8 @@ class Map(Node):
             return ABSENT
         return narrowed(types.GenericAlias(dict, (key, value)), self.limits)
 
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
-        value = opened(value, dict, walk)
-        if type(value) is not dict:
-            return walk.refuse(wrong_type(path, self.words, value))
-        before = len(walk.problems)
+    def fill(self, value: Any, path: Place, walk: Walk) -> Any:
+        before = walk.count
         keys = Walk(lax=True)  # 5 as a key can only be written "5"
         out = {}
         for key, inner in value.items():
@@ -154,8 +190,9 @@ class Map(Node):
             read = self.value.read(inner, join(path, key), walk)
             if name is not INVALID:
                 out[name] = read
-        walk.problems += [Problem(p.path, f"has a bad key: it {p.expected}", p.got, p.hint) for p in keys.problems]
-        if len(walk.problems) > before:
+        keys.first = [(bad_key, entry) for entry in keys.first]
+        walk.take(keys)
+        if walk.count > before:
             return INVALID
         built = out if self.build is dict else self.build(out)
         return checked(built, self.limits, value, path, walk)

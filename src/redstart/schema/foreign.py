@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 
+from redstart.schema.containers import opened, remembered
+from redstart.schema.cost import affordable, is_tangled
 from redstart.schema.emit import Defs, Schema
-from redstart.schema.problems import Problem, join, missing, show, show_typed
+from redstart.schema.problems import Place, Problem, cut, join, missing, refused, show, show_typed, spelled
 from redstart.schema.scalars import INVALID, Node, Walk
 
 # Metadata that our own reading covers; everything else of pydantic's changes values and must be left to it.
@@ -24,6 +26,7 @@ READ_BY_US = {
     "WithJsonSchema",
 }
 DECIMAL = "decimal"  # the format of a Decimal, also where pydantic has no name for it
+TOO_TANGLED = "it has more levels than a value of this type may have"
 TRANSFORMS = ("strip_whitespace", "to_lower", "to_upper")
 
 
@@ -70,7 +73,7 @@ def _generator() -> Any:
 class Foreign(Node):
     """A value that pydantic reads, by its own rules: strictly first, then as lax as it is."""
 
-    __slots__ = ("adapter", "cls", "document")
+    __slots__ = ("adapter", "cls", "document", "tangle")
     rank = 29
 
     def __init__(self, annotation: Any, fail: Callable[[Any, str], Exception]) -> None:
@@ -79,15 +82,25 @@ class Foreign(Node):
         try:
             self.adapter = pydantic.TypeAdapter(annotation)
             self.document: Schema = self.adapter.json_schema(schema_generator=_generator())
+            tangled = is_tangled(self.document)
+            by_name = self.adapter.json_schema(schema_generator=_generator(), by_alias=False) if tangled else None
         except Exception as error:
             raise fail(annotation, f"is refused by pydantic: {error}") from error
+        self.tangle: Schema | None = _both(self.document, by_name) if tangled else None
 
     @property
     def words(self) -> str:
         kind = self.document.get("type")
         return {"object": "an object", "array": "an array", "string": "a string"}.get(str(kind), "a valid value")
 
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
+    def read(self, value: Any, path: Place, walk: Walk) -> Any:
+        if type(value) not in (list, dict):
+            return self._read(value, path, walk)
+        if self.tangle is not None and not affordable(self.tangle, value, room=20_000, share=8):
+            return walk.refuse(refused, path, TOO_TANGLED)
+        return remembered(self, self._read, value, path, walk)
+
+    def _read(self, value: Any, path: Place, walk: Walk) -> Any:
         error_type = sys.modules["pydantic"].ValidationError
         try:
             return self.adapter.validate_json(msgspec.json.encode(value), strict=True)
@@ -97,14 +110,13 @@ class Foreign(Node):
         try:
             return self.adapter.validate_python(value)
         except error_type as error:
-            if type(value) is str:
-                try:
-                    return self.adapter.validate_json(value)
-                except error_type as inner:
-                    error = error if inner.errors()[0]["type"] == "json_invalid" else inner
+            inner = opened(value, dict, walk)
+            inner = opened(value, list, walk) if inner is value else inner
+            if inner is not value:
+                return self.read(inner, path, walk)
             return self._without_nulls(value, error, path, walk)
 
-    def _without_nulls(self, value: Any, error: Any, path: str, walk: Walk) -> Any:
+    def _without_nulls(self, value: Any, error: Any, path: Place, walk: Walk) -> Any:
         """Once more without the nulls that were refused: for an optional field null means absent."""
         nulls = [item["loc"] for item in error.errors() if item["input"] is None]
         if not nulls:
@@ -117,13 +129,13 @@ class Foreign(Node):
         except sys.modules["pydantic"].ValidationError as left:
             return self._refuse(error, path, walk, {item["loc"] for item in left.errors()})
 
-    def _refuse(self, error: Any, path: str, walk: Walk, places: Container[Any] | None = None) -> Any:
+    def _refuse(self, error: Any, path: Place, walk: Walk, places: Container[Any] | None = None) -> Any:
         items = error.errors(include_url=False)
         for item in items if places is None else [item for item in items if item["loc"] in places]:
             place = path
             for step in item["loc"]:
                 place = join(place, step)
-            walk.refuse(_problem(item, place))
+            walk.refuse(_problem, place, item)
         return INVALID
 
     def emit(self, defs: Defs) -> Schema:
@@ -140,13 +152,23 @@ def _remove(value: Any, place: Sequence[Any]) -> None:
         del value[place[-1]]
 
 
-def _problem(item: Any, place: str) -> Problem:
+def _both(aliased: Any, named: Any) -> Any:
+    """One document for the names that a model may take its fields by."""
+    if isinstance(aliased, dict) and isinstance(named, dict):
+        return {key: _both(aliased.get(key, named.get(key)), named.get(key)) for key in {**aliased, **named}}
+    if isinstance(aliased, list) and isinstance(named, list) and len(aliased) == len(named):
+        return [_both(*pair) for pair in zip(aliased, named, strict=True)]
+    return aliased
+
+
+def _problem(place: Place, item: Any) -> Problem:
     text = item["msg"]
     if item["type"] == "missing":
         return missing(place, "")
+    path = spelled(place)
     if text.startswith("Input should be "):
         typed = item["type"].endswith(("_type", "_parsing"))
         return Problem(
-            place, "must be " + text.removeprefix("Input should be "), (show_typed if typed else show)(item["input"])
+            path, "must be " + text.removeprefix("Input should be "), (show_typed if typed else show)(item["input"])
         )
-    return Problem(place, f"is refused: {text.removeprefix('Value error, ')}", show(item["input"]))
+    return Problem(path, f"is refused: {cut(text.removeprefix('Value error, '))}", show(item["input"]))

@@ -8,9 +8,9 @@ from typing import Any, Union
 
 import msgspec
 
-from redstart.schema.containers import Row, opened
+from redstart.schema.containers import Container, Row
 from redstart.schema.emit import Defs, Schema, any_of, without_null
-from redstart.schema.problems import Problem, join, missing, unknown, wrong_type, wrong_value
+from redstart.schema.problems import Place, join, missing, refused, unknown, wrong_type, wrong_value
 from redstart.schema.scalars import ABSENT, INVALID, Choice, Node, Scalar, Walk, faithful
 
 
@@ -40,7 +40,7 @@ class Slot(msgspec.Struct):
         """What the value is read as, or INVALID."""
         walk = Walk(False)
         out = INVALID if value is ABSENT else self.node.read(value, "", walk)
-        return INVALID if walk.problems else out
+        return INVALID if walk.count else out
 
 
 def _without_nulls(value: Any) -> Any:
@@ -69,11 +69,12 @@ def _encoded(value: Any) -> Any:
     raise NotImplementedError
 
 
-class Record(Node):
+class Record(Container):
     """An object with named fields: dataclass, TypedDict, NamedTuple, attrs, Struct, or a tool's arguments."""
 
     __slots__ = ("build", "closed", "cls", "key", "name", "plain", "slots", "tag")
     rank = 30
+    holds = dict
 
     def __init__(self, name: str, cls: Any, build: Callable[..., Any]) -> None:
         self.name = name
@@ -97,29 +98,29 @@ class Record(Node):
     def children(self) -> tuple[Node, ...]:  # type: ignore[override]
         return tuple(slot.node for slot in self.slots)
 
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
-        value = opened(value, dict, walk)
-        if type(value) is not dict:
-            return walk.refuse(wrong_type(path, self.words, value))
-        before = len(walk.problems)
+    def fill(self, value: Any, path: Place, walk: Walk) -> Any:
+        before = walk.count
         kept = self._read_slots(value, path, walk)
         if self.closed:
-            known = [slot.wire for slot in self.slots]
-            tags = [self.tag[0]] if self.tag else []
-            walk.problems += [
-                unknown(join(path, key), key, known) for key in value if key not in known and key not in tags
-            ]
-        if len(walk.problems) > before:
+            self._refuse_unknown(value, path, walk)
+        if walk.count > before:
             return INVALID
         try:
             return self.build(**kept)
         except (ValueError, TypeError) as error:  # the class's own checks, in __post_init__ or a validator
-            return walk.refuse(Problem(path, f"is refused: {error}"))
+            return walk.refuse(refused, path, error)
 
-    def _read_slots(self, value: dict[str, Any], path: str, walk: Walk) -> dict[str, Any]:
+    def _refuse_unknown(self, value: dict[str, Any], path: Place, walk: Walk) -> None:
+        names = [slot.wire for slot in self.slots]
+        known = {*names, self.tag[0]} if self.tag else {*names}
+        for key in value:
+            if key not in known:
+                walk.refuse(unknown, join(path, key), key, names)
+
+    def _read_slots(self, value: dict[str, Any], path: Place, walk: Walk) -> dict[str, Any]:
         kept = {}
         if self.tag is not None and value.get(self.tag[0]) != self.tag[1]:
-            walk.refuse(wrong_value(join(path, self.tag[0]), f'"{self.tag[1]}"', value.get(self.tag[0])))
+            walk.refuse(wrong_value, join(path, self.tag[0]), f'"{self.tag[1]}"', value.get(self.tag[0]))
         for slot in self.slots:
             if slot.wire in value:
                 given = value[slot.wire]
@@ -127,7 +128,7 @@ class Record(Node):
                     continue  # many clients write null for what they leave out
                 kept[slot.key] = slot.node.read(given, join(path, slot.wire), walk)
             elif slot.required:
-                walk.refuse(missing(join(path, slot.wire), slot.node.brief))
+                walk.refuse(missing, join(path, slot.wire), slot.node.brief)
         return kept
 
     def emit(self, defs: Defs) -> Schema:
@@ -183,14 +184,19 @@ class Either(Node):
             return ABSENT
         return Union[inner]  # noqa: UP007 - a tuple known at run time only
 
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
+    def read(self, value: Any, path: Place, walk: Walk) -> Any:
+        memo = {} if walk.memo is None else walk.memo
+        branches = self._ordered(value)
+        attempts: list[Walk] = []
         for lax in (False, True) if walk.lax else (False,):
-            for branch in self._ordered(value):
-                attempt = Walk(lax)
+            attempts = []
+            for branch in branches:
+                attempt = Walk(lax, memo)
                 out = branch.read(value, path, attempt)
-                if not attempt.problems:
+                if not attempt.count:
                     return out
-        return self._explain(value, path, walk)
+                attempts.append(attempt)
+        return self._explain(value, path, walk, list(zip(branches, attempts, strict=True)))
 
     def _ordered(self, value: Any) -> list[Node]:
         def order(branch: Node) -> tuple[int, int]:
@@ -199,21 +205,19 @@ class Either(Node):
 
         return sorted(self.children, key=order)
 
-    def _explain(self, value: Any, path: str, walk: Walk) -> Any:
+    def _explain(self, value: Any, path: Place, walk: Walk, attempts: list[tuple[Node, Walk]]) -> Any:
         # The problems of the branch that got into the value, if one did; else one problem for the whole union.
-        real = [branch for branch in self._ordered(value) if branch.rank > 0]
-        best: list[Problem] = []
-        for branch in real:
-            attempt = Walk(walk.lax)
-            branch.read(value, path, attempt)
-            first = attempt.problems[0]
-            mismatch = first.path == path and first.expected == f"must be {branch.words}" and not first.hint
-            if not mismatch and (not best or len(attempt.problems) < len(best)):
-                best = attempt.problems
-        if best and (len(real) == 1 or best[0].path != path):
-            walk.problems += best
+        real = [(branch, attempt) for branch, attempt in attempts if branch.rank > 0]
+        best: Walk | None = None
+        for branch, attempt in real:
+            make, args = attempt.first[0]
+            mismatch = make is wrong_type and args[:2] == (path, branch.words)
+            if not mismatch and (best is None or attempt.count < best.count):
+                best = attempt
+        if best is not None and (len(real) == 1 or best.first[0][1][0] != path):
+            walk.take(best)
             return INVALID
-        return walk.refuse(wrong_type(path, self.words, value))
+        return walk.refuse(wrong_type, path, self.words, value)
 
     def emit(self, defs: Defs) -> Schema:
         return any_of([branch.emit(defs) for branch in self.children])
@@ -232,7 +236,7 @@ class Link(Node):
     def words(self) -> str:
         return "a value" if isinstance(self.target, Link | Either) else self.target.words
 
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
+    def read(self, value: Any, path: Place, walk: Walk) -> Any:
         return self.target.read(value, path, walk)
 
     def emit(self, defs: Defs) -> Schema:
@@ -258,7 +262,7 @@ class Noted(Node):
     def native(self) -> Any:
         return self.inner.native
 
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
+    def read(self, value: Any, path: Place, walk: Walk) -> Any:
         return self.inner.read(value, path, walk)
 
     def emit(self, defs: Defs) -> Schema:

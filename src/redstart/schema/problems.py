@@ -3,10 +3,11 @@
 Knows: paths, phrases, nearest names.  Must not know: types, schemas, functions.
 """
 
+import itertools
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import eq
-from typing import Any
+from typing import Any, ParamSpec, TypeAlias
 
 import msgspec
 
@@ -15,6 +16,12 @@ SHOWN_PROBLEMS = 5
 SHOWN_CHOICES = 20
 LONGEST = 128  # characters of a name that is compared with others
 COMPARED = 48  # names that are compared in full
+SHOWN_PATH = 300
+SHOWN_REASON = 300
+
+P = ParamSpec("P")
+Place: TypeAlias = "str | tuple[Place, str | int]"
+"""Where a value is: "" at the top, else the place around it and a key. Only `spelled` makes a text of it."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -59,28 +66,67 @@ SENTENCES = {
 class ShapeError(ValueError):
     """A value that does not fit its shape; `str()` is made for the model, `.problems` for programs."""
 
-    def __init__(self, problems: Sequence[Problem], *, noun: str = "argument") -> None:
+    def __init__(self, problems: Sequence[Problem], *, noun: str = "argument", more: int = 0) -> None:
         self.problems = tuple(problems)
+        self.more = more  # problems that were only counted
         self.noun = noun
         super().__init__(self.problems)
 
     def __str__(self) -> str:
         shown = [problem.sentence(self.noun) for problem in self.problems[:SHOWN_PROBLEMS]]
-        more = len(self.problems) - SHOWN_PROBLEMS
+        more = len(self.problems) - len(shown) + self.more
         if more > 0:
-            shown.append(f"And {more} more.")
+            shown.append(f"And {more:,} more.")
         return " ".join(shown)
 
 
-def missing(path: str, brief: str) -> Problem:
-    return Problem(path, brief, kind="missing")
+class Findings:
+    """What is wrong with one value: the first few problems, and the number of all.
+
+    A problem is kept as the function that writes it and what that needs: most are found while a branch of a union
+    is tried, and are never read.
+    """
+
+    __slots__ = ("count", "first")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[tuple[Callable[..., Problem], tuple[Any, ...]]] = []
+
+    def add(self, make: Callable[P, Problem], *args: P.args, **kwargs: P.kwargs) -> None:
+        self.count += 1
+        if self.count <= SHOWN_PROBLEMS:
+            self.first.append((make, args))
+
+    def take(self, other: "Findings") -> None:
+        self.first += other.first[: max(SHOWN_PROBLEMS - self.count, 0)]
+        self.count += other.count
+
+    def error(self, noun: str = "argument") -> ShapeError:
+        made = [make(*args) for make, args in self.first]
+        return ShapeError(made, noun=noun, more=self.count - len(made))
 
 
-def twice(path: str) -> Problem:
-    return Problem(path, "", kind="twice")
+def missing(place: Place, brief: str) -> Problem:
+    return Problem(spelled(place), brief, kind="missing")
 
 
-def unknown(path: str, name: str, known: Sequence[str]) -> Problem:
+def twice(place: Place) -> Problem:
+    return Problem(spelled(place), "", kind="twice")
+
+
+def refused(place: Place, reason: object) -> Problem:
+    return Problem(spelled(place), f"is refused: {cut(str(reason))}")
+
+
+def bad_key(make: Callable[..., Problem], args: tuple[Any, ...]) -> Problem:
+    """The problem of a key, said of the entry that it names."""
+    inner = make(*args)
+    return Problem(inner.path, f"has a bad key: it {inner.expected}", inner.got, inner.hint)
+
+
+def unknown(place: Place, name: str, known: Sequence[str]) -> Problem:
+    path = spelled(place)
     if not known:
         return Problem(path, "", hint="None is expected here.", kind="unknown")
     names = ", ".join(known[:SHOWN_CHOICES]) + (", …" if len(known) > SHOWN_CHOICES else "")
@@ -89,18 +135,22 @@ def unknown(path: str, name: str, known: Sequence[str]) -> Problem:
     return Problem(path, "", hint=hint, kind="unknown")
 
 
-def wrong_type(path: str, words: str, value: Any) -> Problem:
-    return Problem(path, f"must be {words}", show_typed(value))
+def not_allowed(place: Place, value: Any) -> Problem:
+    return Problem(spelled(place), "is not allowed here", show(value))
 
 
-def wrong_value(path: str, words: str, value: Any) -> Problem:
-    return Problem(path, f"must be {words}", show(value))
+def wrong_type(place: Place, words: str, value: Any) -> Problem:
+    return Problem(spelled(place), f"must be {words}", show_typed(value))
 
 
-def not_a_choice(path: str, words: str, value: Any, choices: Sequence[Any]) -> Problem:
+def wrong_value(place: Place, words: str, value: Any) -> Problem:
+    return Problem(spelled(place), f"must be {words}", show(value))
+
+
+def not_a_choice(place: Place, words: str, value: Any, choices: Sequence[Any]) -> Problem:
     texts = [choice for choice in choices if isinstance(choice, str)]
     near = nearest(value, texts) if isinstance(value, str) else None
-    return Problem(path, f"must be {words}", show(value), f'did you mean "{near}"?' if near else "")
+    return Problem(spelled(place), f"must be {words}", show(value), f'did you mean "{near}"?' if near else "")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -142,10 +192,24 @@ def _alike(given: str, names: Collection[str]) -> Collection[str]:
     return found
 
 
-def join(path: str, key: str | int) -> str:
-    if isinstance(key, int):
-        return f"{path}[{key}]"
-    return f"{path}.{key}" if path else key
+def join(place: Place, key: str | int) -> Place:
+    return (place, key)
+
+
+def spelled(place: Place) -> str:
+    """The place as a text: `a[0].b`; keys and the whole are cut to what a reader can use."""
+    keys: list[str | int] = []
+    while not isinstance(place, str):
+        place, key = place
+        keys.append(key if isinstance(key, int) else cut(key, SHOWN_CHARS))
+    text = cut(place, SHOWN_PATH)
+    for key in reversed(keys):
+        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+    return text if len(text) <= SHOWN_PATH else f"{text[: SHOWN_PATH // 2]}…{text[-SHOWN_PATH // 2 :]}"
+
+
+def cut(text: str, length: int = SHOWN_REASON) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def one_of(choices: Sequence[Any]) -> str:
@@ -157,8 +221,7 @@ def one_of(choices: Sequence[Any]) -> str:
 
 def show(value: Any) -> str:
     """The value as JSON, cut to about 60 characters."""
-    text = _json(_preview(value))
-    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
+    return cut(_json(_preview(value)), SHOWN_CHARS)
 
 
 TYPE_WORDS: dict[type, str] = {str: "the string ", list: "the array ", dict: "the object ", tuple: "the array "}
@@ -175,7 +238,7 @@ def _preview(value: Any, depth: int = 3) -> Any:
     if isinstance(value, list | tuple):
         return [_preview(item, depth - 1) for item in value[:SHOWN_CHOICES]] if depth else []
     if isinstance(value, dict):
-        keys = list(value)[:SHOWN_CHOICES] if depth else []
+        keys = list(itertools.islice(value, SHOWN_CHOICES)) if depth else []
         return {str(key)[:SHOWN_CHARS]: _preview(value[key], depth - 1) for key in keys}
     return value
 

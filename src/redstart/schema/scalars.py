@@ -16,7 +16,7 @@ import msgspec
 
 from redstart.schema.emit import Defs, Schema, any_of
 from redstart.schema.limits import Limits
-from redstart.schema.problems import Problem, not_a_choice, one_of, wrong_type, wrong_value
+from redstart.schema.problems import Findings, P, Place, Problem, not_a_choice, one_of, wrong_type, wrong_value
 
 
 class Sentinel:
@@ -33,17 +33,22 @@ INVALID = Sentinel("INVALID")  # what `read` returns after it wrote down a probl
 ABSENT: Any = Sentinel("ABSENT")  # no default, no native form
 
 
-class Walk:
-    """One pass over one value: how strict it is, and what it found wrong."""
+class Walk(Findings):
+    """One pass over one value: how strict it is, and what it found wrong.
 
-    __slots__ = ("lax", "problems")
+    A union tries its branches on the same value. `memo` is what keeps that linear: inside of a union no node reads
+    the same array or object twice with the same strictness.
+    """
 
-    def __init__(self, lax: bool) -> None:
+    __slots__ = ("lax", "memo")
+
+    def __init__(self, lax: bool, memo: dict[Any, Any] | None = None) -> None:
+        super().__init__()
         self.lax = lax
-        self.problems: list[Problem] = []
+        self.memo = memo
 
-    def refuse(self, problem: Problem) -> Any:
-        self.problems.append(problem)
+    def refuse(self, make: Callable[P, Problem], *args: P.args, **kwargs: P.kwargs) -> Any:
+        self.add(make, *args, **kwargs)
         return INVALID
 
 
@@ -69,7 +74,7 @@ class Node:
     def native(self) -> Any:
         return ABSENT
 
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
+    def read(self, value: Any, path: Place, walk: Walk) -> Any:
         raise NotImplementedError
 
     def emit(self, defs: Defs) -> Schema:
@@ -114,7 +119,7 @@ class Anything(Node):
     def native(self) -> Any:
         return Any
 
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
+    def read(self, value: Any, path: Place, walk: Walk) -> Any:
         return value
 
     def emit(self, defs: Defs) -> Schema:
@@ -267,15 +272,15 @@ class Scalar(Node):
     def native(self) -> Any:
         return narrowed(self.kind.native, self.limits)
 
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
+    def read(self, value: Any, path: Place, walk: Walk) -> Any:
         try:
             out = self.kind.strict(value)
         except (ValueError, OverflowError):
             out = self._loosely(value) if walk.lax and self.kind.lax else INVALID
         if out is INVALID:
-            return walk.refuse(wrong_type(path, self.words, value))
+            return walk.refuse(wrong_type, path, self.words, value)
         if self.limits is not None and (words := self.limits.broken(out)) is not None:
-            return walk.refuse(wrong_value(path, words, value))
+            return walk.refuse(wrong_value, path, words, value)
         return out
 
     def _loosely(self, value: Any) -> Any:
@@ -298,11 +303,13 @@ JSON_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", t
 class Choice(Node):
     """Literal or Enum: a JSON value from a list, and what Python holds for it."""
 
-    __slots__ = ("cls", "name", "pairs", "plain", "table")
+    __slots__ = ("cls", "keys", "name", "pairs", "plain", "said", "table")
     rank = 5
 
     def __init__(self, pairs: list[tuple[Any, Any]], *, name: str = "", cls: Any, plain: bool) -> None:
         self.pairs = pairs
+        self.keys = [key for key, _ in pairs]
+        self.said = one_of(self.keys)
         self.table = {(type(key), key): value for key, value in pairs}  # so that 1 is not true
         self.name = name
         self.cls = cls
@@ -310,13 +317,13 @@ class Choice(Node):
 
     @property
     def words(self) -> str:
-        return one_of([key for key, _ in self.pairs])
+        return self.said
 
     @property
     def native(self) -> Any:
         return self.cls if self.plain else ABSENT
 
-    def read(self, value: Any, path: str, walk: Walk) -> Any:
+    def read(self, value: Any, path: Place, walk: Walk) -> Any:
         found = self._find(value)
         if found is INVALID and walk.lax:
             for loosely in (_lax_int, _lax_bool):
@@ -326,7 +333,7 @@ class Choice(Node):
                     continue
         if found is not INVALID:
             return found
-        return walk.refuse(not_a_choice(path, self.words, value, [key for key, _ in self.pairs]))
+        return walk.refuse(not_a_choice, path, self.words, value, self.keys)
 
     def _find(self, value: Any) -> Any:
         try:
@@ -338,9 +345,9 @@ class Choice(Node):
         return defs.ref(self.cls, self.name, self._body) if self.name else self._body()
 
     def _body(self) -> Schema:
-        values = [key for key, _ in self.pairs if key is not None]
+        values = [key for key in self.keys if key is not None]
         kinds = {JSON_NAMES[type(value)] for value in values}
         listed: Schema = {**({"type": kinds.pop()} if len(kinds) == 1 else {}), "enum": values}
-        if len(values) == len(self.pairs):
+        if len(values) == len(self.keys):
             return listed
         return any_of([*([listed] if values else []), {"type": "null"}])

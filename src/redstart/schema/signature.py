@@ -189,7 +189,7 @@ def _field(parameter: inspect.Parameter, annotation: Any, default: Any, docs: Do
 def _refuses_null(shape: Shape) -> bool:
     walk = Walk(False)
     shape.node.read(None, "", walk)
-    return bool(walk.problems)
+    return bool(walk.count)
 
 
 def _is_field_info(value: Any) -> bool:

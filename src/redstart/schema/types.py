@@ -53,11 +53,11 @@ class Shape:
         """The value of JSON builtins; all problems at once in a ShapeError."""
         walk = Walk(False)
         out = self.node.read(value, "", walk)
-        if walk.problems and lax:
+        if walk.count and lax:
             walk = Walk(True)
             out = self.node.read(value, "", walk)
-        if walk.problems:
-            raise ShapeError(walk.problems, noun="value")
+        if walk.count:
+            raise walk.error("value")
         return out
 
     def _make_decoder(self) -> Callable[[bytes], Any]:

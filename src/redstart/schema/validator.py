@@ -9,12 +9,19 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from redstart.schema.cost import affordable, is_tangled
 from redstart.schema.problems import (
+    SHOWN_PROBLEMS,
+    Findings,
+    Place,
     Problem,
+    ShapeError,
     join,
     missing,
     not_a_choice,
+    not_allowed,
     one_of,
+    refused,
     show,
     unknown,
     wrong_type,
@@ -45,7 +52,7 @@ TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "null": ("null", lambda value: value is None),
 }
 
-Check = Callable[[Any, Any, str, "Walker", Mapping[str, Any]], Iterator[Problem]]
+Check = Callable[[Any, Any, Place, "Run", Mapping[str, Any]], None]
 
 
 class Walker:
@@ -65,17 +72,6 @@ class Walker:
                 raise SchemaError(f"{self.where}: $ref {ref!r} points to nothing in this schema") from None
         return node
 
-    def check(self, schema: Any, value: Any, path: str) -> Iterator[Problem]:
-        if schema is True or schema == {}:
-            return
-        if schema is False:
-            yield Problem(path, "is not allowed here", show(value))
-            return
-        for keyword, content in schema.items():
-            check = CHECKS.get(keyword)
-            if check is not None:
-                yield from check(content, value, path, self, schema)
-
     def without_nulls(self, schema: Any, value: Any) -> Any:
         while isinstance(schema, Mapping) and str(schema.get("$ref", "")).startswith("#/"):
             schema = self.target(schema["$ref"])
@@ -89,8 +85,40 @@ class Walker:
         return {
             name: self.without_nulls(inner.get(name), item)
             for name, item in value.items()
-            if item is not None or name in required or not any(self.check(inner.get(name, True), None, ""))
+            if item is not None or name in required or not self._refuses_null(inner.get(name, True))
         }
+
+    def _refuses_null(self, schema: Any) -> bool:
+        run = Run(self)
+        run.check(schema, None, "")
+        return run.count > 0
+
+
+class Run(Findings):
+    """One check of one value."""
+
+    __slots__ = ("_seen", "walker")
+
+    def __init__(self, walker: Walker) -> None:
+        super().__init__()
+        self.walker = walker
+        self._seen: set[tuple[int, int]] = set()
+
+    def check(self, schema: Any, value: Any, path: Place) -> None:
+        if schema is True or schema == {}:
+            return
+        if schema is False:
+            self.add(not_allowed, path, value)
+            return
+        if isinstance(value, dict | list | tuple):
+            pair = (id(schema), id(value))
+            if pair in self._seen:  # by way of another $ref: its problems are written down
+                return
+            self._seen.add(pair)
+        for keyword, content in schema.items():
+            check = CHECKS.get(keyword)
+            if check is not None:
+                check(content, value, path, self, schema)
 
 
 def same(left: Any, right: Any) -> bool:
@@ -104,65 +132,66 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def _type(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+def _type(content: Any, value: Any, path: Place, run: "Run", schema: Any) -> None:
     names = [content] if isinstance(content, str) else content
     if not any(TYPES[name][1](value) for name in names):
-        yield wrong_type(path, " or ".join(TYPES[name][0] for name in names), value)
+        run.add(wrong_type, path, " or ".join(TYPES[name][0] for name in names), value)
 
 
-def _enum(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+def _enum(content: Any, value: Any, path: Place, run: "Run", schema: Any) -> None:
     if not any(same(choice, value) for choice in content):
-        yield not_a_choice(path, one_of(content), value, content)
+        run.add(not_a_choice, path, one_of(content), value, content)
 
 
-def _const(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+def _const(content: Any, value: Any, path: Place, run: "Run", schema: Any) -> None:
     if not same(content, value):
-        yield wrong_value(path, show(content), value)
+        run.add(wrong_value, path, show(content), value)
 
 
-def _properties(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+def _properties(content: Any, value: Any, path: Place, run: "Run", schema: Any) -> None:
     if isinstance(value, dict):
         for name, inner in content.items():
             if name in value:
-                yield from walker.check(inner, value[name], join(path, name))
+                run.check(inner, value[name], join(path, name))
 
 
-def _required(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+def _required(content: Any, value: Any, path: Place, run: "Run", schema: Any) -> None:
     if isinstance(value, dict):
         for name in content:
             if name not in value:
                 inner = schema.get("properties", {}).get(name)
                 kind = inner.get("type", "") if isinstance(inner, dict) else ""
-                yield missing(join(path, name), kind if isinstance(kind, str) else " or ".join(kind))
+                run.add(missing, join(path, name), kind if isinstance(kind, str) else " or ".join(kind))
 
 
-def _additional(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+def _additional(content: Any, value: Any, path: Place, run: "Run", schema: Any) -> None:
     if not isinstance(value, dict):
         return
     known = schema.get("properties", {})
+    names = list(known)
     for name in value:
         if name in known:
             continue
         if content is False:
-            yield unknown(join(path, name), name, list(known))
+            run.add(unknown, join(path, name), name, names)
         else:
-            yield from walker.check(content, value[name], join(path, name))
+            run.check(content, value[name], join(path, name))
 
 
-def _items(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+def _items(content: Any, value: Any, path: Place, run: "Run", schema: Any) -> None:
     if isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield from walker.check(content, item, join(path, index))
+            run.check(content, item, join(path, index))
 
 
-def _ref(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
-    yield from walker.check(walker.target(content), value, path)
+def _ref(content: Any, value: Any, path: Place, run: "Run", schema: Any) -> None:
+    run.check(run.walker.target(content), value, path)
 
 
 def _bound(kinds: Any, measure: Callable[[Any], Any], fits: Callable[[Any, Any], bool], words: str) -> Check:
-    def check(content: Any, value: Any, path: str, walker: Walker, schema: Any) -> Iterator[Problem]:
+    def check(content: Any, value: Any, path: Place, run: "Run", schema: Any) -> None:
         if isinstance(value, kinds) and not isinstance(value, bool) and not fits(measure(value), content):
-            yield wrong_value(path, words.format(content), value)
+            run.add(wrong_value, path, words.format(content), value)
 
     return check
 
@@ -244,18 +273,37 @@ WELL_FORMED: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 class Validator:
-    """A compiled schema: `validator.check(value)` lists what is wrong, in the words of `problems.py`."""
+    """A compiled schema: `validator.check(value)` refuses what does not fit, in the words of `problems.py`."""
 
     def __init__(self, schema: Any, where: str, engine: Any = None) -> None:
         self.schema = schema
         self._walker = Walker(schema, where)
         self._engine = engine
+        self._tangled = engine is not None and is_tangled(schema)
 
-    def check(self, value: Any) -> list[Problem]:
+    def check(self, value: Any, noun: str = "argument") -> None:
+        """ShapeError names the first few things that are wrong."""
         if self._engine is None:
-            return list(self._walker.check(self.schema, value, ""))
-        told = [problem for error in self._engine.iter_errors(value) for problem in _told(error, self._walker)]
-        return list(dict.fromkeys(told))
+            run = Run(self._walker)
+            run.check(self.schema, value, "")
+            if run.count:
+                raise run.error(noun)
+        elif not self._engine.is_valid(value):
+            raise self._explained(value, noun)
+
+    def _explained(self, value: Any, noun: str) -> ShapeError:
+        # Where branches contain each other, the engine lists the errors of every way through them.
+        if self._tangled and not affordable(self.schema, value, room=2_000, share=1):
+            words = "it does not fit the schema, and has too many levels to say where"
+            return ShapeError([refused("", words)], noun=noun)
+        told: dict[Problem, None] = {}
+        more = 0
+        errors = self._engine.iter_errors(value)
+        while len(told) < SHOWN_PROBLEMS and (error := next(errors, None)) is not None:
+            found = _told(error, self._walker).error()
+            told.update(dict.fromkeys(found.problems))
+            more += found.more
+        return ShapeError(list(told), noun=noun, more=more + sum(1 for _ in errors))
 
     def without_nulls(self, value: Any) -> Any:
         """A copy of the value without the properties that are null, optional and not nullable: null means absent."""
@@ -266,32 +314,35 @@ class Validator:
 SAID_ALIKE = CHECKS.keys() - {"properties", "additionalProperties", "items", "$ref"}
 
 
-def _told(error: Any, walker: Walker) -> list[Problem]:
-    path = ""
+def _told(error: Any, walker: Walker) -> Findings:
+    path: Place = ""
     for step in error.instance_path:
         path = join(path, step)
     keyword = error.schema_path[-1] if error.schema_path else ""
+    run = Run(walker)
     try:
         parent = walker.root
         for step in error.schema_path[:-1]:
             parent = walker.target(parent["$ref"]) if step == "$ref" else parent[step]
         if keyword == "additionalProperties":
             known = list(parent.get("properties", {}))
-            return [unknown(join(path, name), name, known) for name in error.kind.unexpected]
+            for name in error.kind.unexpected:
+                run.add(unknown, join(path, name), name, known)
         if keyword in SAID_ALIKE:
-            alike = list(CHECKS[str(keyword)](parent[keyword], error.instance, path, walker, parent))
-            if alike:
-                return alike
+            CHECKS[str(keyword)](parent[keyword], error.instance, path, run, parent)
     except (KeyError, IndexError, TypeError, AttributeError, SchemaError):
         pass  # a place that only the engine can find; its own words will do
-    return [Problem(path, f"is refused: {error.message}")]
+    if not run.count:
+        run.add(refused, path, error.message)
+    return run
 
 
 def compile_schema(schema: Mapping[str, Any], *, where: str) -> Validator:
     """Check the schema itself and compile it, or raise SchemaError naming `where`.
 
-    >>> [str(p) for p in compile_schema({"type": "integer"}, where="tool t").check("x")]
-    ['The argument must be an integer, got the string "x".']
+    >>> compile_schema({"type": "integer"}, where="tool t").check("x")
+    Traceback (most recent call last):
+    redstart.schema.problems.ShapeError: The argument must be an integer, got the string "x".
     """
     walker = Walker(schema, where)
     foreign = sorted(set(_foreign_words(schema, walker, "#")))

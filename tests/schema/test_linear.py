@@ -1,0 +1,237 @@
+"""Reading and explaining is linear in the message, for every type: work is counted, and long messages are sent."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import make_dataclass
+from typing import Any, Union
+
+import msgspec
+import pydantic
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redstart.schema.problems import ShapeError
+from redstart.schema.signature import EMPTY, Signature
+from redstart.schema.validator import compile_schema
+
+CALLS_PER_BYTE = 200  # the types below take at most 60
+
+
+class TooMuchWork(BaseException):
+    """Not an Exception, so that nothing under test takes it for its own."""
+
+
+@contextmanager
+def at_most(calls: int) -> Iterator[Callable[[], int]]:
+    """Fail as soon as more Python calls than these are made."""
+    made = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal made
+        made += event == "call"
+        if made > calls:
+            sys.setprofile(None)
+            raise TooMuchWork(f"more than {calls} calls")
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        yield lambda: made
+    finally:
+        sys.setprofile(before)
+
+
+def refusal(annotation: Any, value: Any) -> str:
+    """What is said about a value of one argument, within the bound; "" if it is accepted."""
+    signature = Signature.from_parameters("t", [("x", annotation, "", True, EMPTY)])
+    raw = msgspec.json.encode({"x": value})
+    with at_most(CALLS_PER_BYTE * len(raw) + 2000):
+        try:
+            signature.bind(raw)
+        except ShapeError as error:
+            return str(error)
+    return ""
+
+
+# ---------------------------------------------------------------- random types that contain themselves
+
+SHAPES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "itself": ("{}", lambda value: value),
+    "array": ("list[{}]", lambda value: [value]),
+    "map": ("dict[str, {}]", lambda value: {"k": value}),
+    "row": ("tuple[{}, int]", lambda value: [value, 1]),
+    "optional": ("Union[{}, None]", lambda value: value),
+    "text": ("{}", lambda value: msgspec.json.encode(value).decode()),
+}
+LEAVES = ("int", "str", "None", "dict[str, int]", "list[int]", "bool", "float")
+
+
+@st.composite
+def towers(draw: st.DrawFn) -> tuple[Any, Any]:
+    """Classes whose fields are unions of all of them and of other types, and a value of many levels for them.
+
+    The class of each level fits, or nearly so; the leaf is probably wrong.
+    """
+    names = [f"Made{index}" for index in range(draw(st.integers(1, 3)))]
+    shapes = {key: draw(st.sampled_from(list(SHAPES))) for key in ("a", "b")}
+    for name in names:
+        fields: dict[str, Any] = {}
+        for key in draw(st.sampled_from((("a",), ("a", "b")))):
+            parts = [*draw(st.permutations(names)), *draw(st.lists(st.sampled_from(LEAVES), max_size=3))]
+            fields[key] = SHAPES[shapes[key]][0].format(f"Union[{', '.join(parts)}]")
+        if draw(st.booleans()):
+            fields[draw(st.sampled_from("vw"))] = draw(st.sampled_from(LEAVES))
+        made: Any = make_dataclass(name, [(key, kind, None) for key, kind in fields.items()])
+        made.__module__ = __name__  # where the names of the others are looked up
+        globals()[name] = made
+    value: Any = draw(st.sampled_from([None, "x", 1.5, {}, [], "[", {"v": "x"}, {"v": [], "w": {}}]))
+    steps = draw(st.lists(st.sampled_from("ab"), min_size=1, max_size=3))
+    levels = draw(st.integers(1, 25))
+    for number in range(levels):
+        key = steps[number % len(steps)]
+        shape = "itself" if shapes[key] == "text" and number > 3 else shapes[key]  # each one doubles the backslashes
+        value = {key: SHAPES[shape][1](value)}
+    return Union[tuple(globals()[name] for name in names)], value  # noqa: UP007
+
+
+@settings(max_examples=150, deadline=None)
+@given(towers())
+def test_the_work_for_a_random_type_is_linear(built: tuple[Any, Any]) -> None:
+    refusal(*built)
+
+
+# ---------------------------------------------------------------- types that people write
+
+
+class Comment(msgspec.Struct):
+    text: str
+    parent: "Comment | None" = None
+
+
+class Post(pydantic.BaseModel):
+    replies: "list[Union[Post, Note]]" = []  # noqa: UP007
+    text: str = ""
+
+
+class Note(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(populate_by_name=True, extra="forbid")
+    replies: "list[Union[Post, Note]]" = pydantic.Field([], alias="answers")  # noqa: UP007
+    note: str = ""
+
+
+Post.model_rebuild()
+Note.model_rebuild()
+
+
+def tower(levels: int, leaf: Any, wrap: Callable[[Any], Any]) -> Any:
+    for _ in range(levels):
+        leaf = wrap(leaf)
+    return leaf
+
+
+def test_a_wrong_leaf_of_a_chain_is_named_with_its_place() -> None:
+    value = tower(40, {"text": 5}, lambda inner: {"text": "t", "parent": inner})
+    text = refusal(Comment, value)
+    assert text.count("parent") > 20
+    assert text.endswith("must be a string, got 5.")
+
+
+def test_a_union_that_pydantic_reads_is_refused_before_it_takes_for_ever() -> None:
+    value = tower(25, {"text": 5}, lambda inner: {"replies": [inner]})
+    for form in (value, msgspec.json.encode(value).decode()):
+        assert "has more levels than a value of this type may have" in refusal(Post, form)
+
+
+def test_a_union_that_pydantic_reads_may_have_some_levels() -> None:
+    value = tower(8, {"text": "t"}, lambda inner: {"replies": [inner]})
+    assert refusal(Post, value) == ""
+    assert refusal(Post, msgspec.json.encode(value).decode()) == ""
+
+
+@pytest.mark.parametrize("word", ["anyOf", "oneOf"])
+def test_a_tangled_schema_is_checked_at_any_depth(word: str) -> None:
+    branches = [
+        {"type": "object", "properties": {"c": {"$ref": "#/$defs/n"}, "v": {"type": kind}}}
+        for kind in ("integer", "null")
+    ]
+    schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/n"}}, "$defs": {"n": {word: branches}}}
+    validator = compile_schema(schema, where="tool t")
+    for levels, said in ((3, "not valid under any"), (50, "has too many levels to say where")):
+        value = tower(levels, {"v": "x"}, lambda inner: {"c": inner})
+        with pytest.raises(ShapeError, match=said):
+            validator.check({"x": value})
+
+
+def test_a_schema_that_reaches_a_value_in_two_ways_checks_it_once() -> None:
+    again = {"c": {"$ref": "#/$defs/n"}}
+    twice = {"$ref": "#/$defs/m", "properties": again}
+    schema = {**twice, "$defs": {"n": twice, "m": {"type": "object", "properties": again}}}
+    value = tower(40, 5, lambda inner: {"c": inner})
+    with at_most(20_000), pytest.raises(ShapeError, match="must be an object, got 5"):
+        compile_schema(schema, where="tool t").check(value)
+
+
+# ---------------------------------------------------------------- many things wrong at once
+
+MANY = 20_000
+
+
+def names(count: int) -> dict[str, Any]:
+    return {f"unknown_{number}": 1 for number in range(count)}
+
+
+def test_many_unknown_arguments_are_counted() -> None:
+    signature = Signature.from_parameters("t", [(name, int, "", False, EMPTY) for name in ("width", "height")])
+    with pytest.raises(ShapeError) as caught, at_most(MANY * 20):
+        signature.bind(msgspec.json.encode(names(MANY)))
+    assert str(caught.value).count("Unknown argument") == 5
+    assert str(caught.value).endswith("And 19,995 more.")
+
+
+@pytest.mark.parametrize("extra", [{}, {"minProperties": 0, "uniqueItems": True}], ids=["ours", "engine"])
+def test_many_unknown_properties_of_a_raw_schema_are_counted(extra: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"width": {}}, "additionalProperties": False, **extra}
+    with pytest.raises(ShapeError) as caught, at_most(MANY * 20):
+        compile_schema(schema, where="tool t").check(names(MANY))
+    assert str(caught.value).endswith("And 19,995 more.")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (list[int], ["x"] * MANY),
+        (dict[str, int], names(MANY) | {"a": "x"}),
+        (dict[int, int], names(MANY)),
+        (list[Comment], [{"parent": 5}] * MANY),
+        (list[Post], [{"replies": 5}] * MANY),
+        (dict[str, list[int]], {"k" * 100_000: ["x"] * 10}),
+        (Comment, tower(60, 5, lambda inner: {"text": "t" * 1000, "parent": inner})),
+        (dict[str, int], {"k" * 100_000: "x" * 100_000}),
+    ],
+    ids=["items", "entries", "keys", "records", "models", "long key", "long path", "long value"],
+)
+def test_what_is_said_has_a_bound(annotation: Any, value: Any) -> None:
+    assert 0 < len(refusal(annotation, value)) < 4000
+
+
+def test_a_long_name_and_a_long_path_are_cut() -> None:
+    signature = Signature.from_parameters("t", [])
+    with pytest.raises(ShapeError) as caught:
+        signature.bind(b'{"%b":1}' % (b"k" * 1_000_000))
+    assert len(str(caught.value)) < 300
+
+
+def test_many_arguments_given_twice_are_counted() -> None:
+    signature = Signature.from_parameters("t", [("a", int, "", True, EMPTY)])
+    pairs = b",".join(b'"k%d":1,"k%d":2' % (number, number) for number in range(MANY))
+    with pytest.raises(ShapeError, match="And 19,995 more"):
+        signature.bind(b'{"a":1,%b}' % pairs)
+
+
+def test_arrays_nested_deeply_in_a_string_are_refused() -> None:
+    signature = Signature.from_parameters("t", [("x", Comment, "", True, EMPTY)])
+    inner = '{"parent":' * 400 + "1" + "}" * 400
+    with pytest.raises(ShapeError, match="The arguments are nested too deeply"):
+        signature.bind(msgspec.json.encode({"x": inner}))
