@@ -66,9 +66,13 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and origin not in self._good_origins:
             if not self._origin_allowed(origin.decode("latin-1")):
-                return Rejection(403, _ORIGIN_HELP.format(origin.decode("latin-1")[:200]))
+                return Rejection(403, ORIGIN_HELP.format(origin.decode("latin-1")[:200]))
             _remember(self._good_origins, origin)
         return None
+
+    def grants(self, origin: bytes) -> bool:
+        """Whether pages of this site may read what the server says: only if `allowed_origins` has it."""
+        return "*" in self._origins or origin.decode("latin-1").lower() in self._origins
 
     def _host_allowed(self, host: str) -> bool:
         return "*" in self._hosts or self._is_known(host)
@@ -157,7 +161,7 @@ _HOST_HELP: Final = (
     "This server does not answer to the host {!r}. If that is its public name, allow it: "
     'server.run("http", public_url="https://…") or server.asgi(allowed_hosts=["…"]).'
 )
-_ORIGIN_HELP: Final = (
+ORIGIN_HELP: Final = (
     "This server does not take requests from pages of {!r}. If that site may use it, allow it: "
     'server.run("http", allowed_origins=["https://…"]) or server.asgi(allowed_origins=["…"]).'
 )

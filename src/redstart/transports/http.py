@@ -19,9 +19,10 @@ from redstart.server.authenticate import AuthError
 from redstart.server.host import DRAIN
 from redstart.server.seal import found_keys
 from redstart.server.trouble import not_started
+from redstart.transports import cors
 from redstart.transports.caller import JSON, AsgiCaller, Caller, Gone, HeaderList, Receive, Scope, Send
 from redstart.transports.exchange import Exchange, is_asking
-from redstart.transports.guard import MAX_BODY, Guard, Rejection
+from redstart.transports.guard import MAX_BODY, ORIGIN_HELP, Guard, Rejection
 from redstart.transports.sessions import HttpSession, Sessions
 from redstart.transports.signals import StopSignals
 from redstart.transports.stream import KEEP_ALIVE, Writer
@@ -89,6 +90,9 @@ class Endpoint:
 
     async def serve(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller) -> None:
         """Serve one HTTP request."""
+        origin = headers.get(b"origin")
+        if origin is not None and self.guard.grants(origin):
+            caller = cors.PageCaller(caller, origin)
         rejection = None if self._ready and self.host.started else await self._prepare()
         try:
             if rejection is None:
@@ -108,6 +112,8 @@ class Endpoint:
         rejection = self.guard.check(headers)
         if rejection is not None:
             return rejection
+        if scope["method"] == "OPTIONS" and cors.METHOD in headers:
+            return await self._preflight(headers, caller)
         path = scope["path"]
         legacy = self._legacy is not None and self._legacy.knows(path)
         if path not in self._paths and not legacy and not self._mounted_here(scope):
@@ -132,6 +138,13 @@ class Endpoint:
         if method == "DELETE":
             return await self._delete(headers, caller, user)
         return Rejection(405, f"{method} is not supported here; use POST", (_ALLOW,))
+
+    async def _preflight(self, headers: dict[bytes, bytes], caller: Caller) -> Rejection | None:
+        """A browser asks whether a page may send a request: no path and no token is looked at yet."""
+        if not isinstance(caller, cors.PageCaller):
+            return Rejection(403, ORIGIN_HELP.format(headers.get(b"origin", b"").decode("latin-1")[:200]))
+        await caller.reply(200, b"", cors.preflight(headers))
+        return None
 
     def _mounted_here(self, scope: Scope) -> bool:
         """Whether another application mounted us, and the rest of the path is ours."""

@@ -1,0 +1,69 @@
+"""CORS: what a browser must read before it lets a page of another site use the server.
+
+Only the sites of `allowed_origins=` are told so. A page sends its token itself, so credentials of the browser (cookies)
+are never allowed. Spec: https://fetch.spec.whatwg.org/#http-cors-protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final
+
+from redstart.transports.caller import Caller, HeaderList, Watcher, Write
+
+METHOD: Final = b"access-control-request-method"
+_HEADERS: Final = b"access-control-request-headers"
+_ORIGIN: Final = b"access-control-allow-origin"
+_NAMES: Final = re.compile(rb"[\w!#$%&'*+.^`|~, -]{1,4096}", re.ASCII)
+_EXPOSED: Final = (b"access-control-expose-headers", b"Mcp-Session-Id, WWW-Authenticate")
+_MAX_AGE: Final = (b"access-control-max-age", b"600")
+
+
+def preflight(headers: Mapping[bytes, bytes]) -> HeaderList:
+    """The permission that a browser asks for; what a method or a header leads to is decided when the request comes.
+
+    The names are repeated, because `Mcp-Param-*` is a family of them and `*` does not stand for `Authorization`.
+    """
+    asked = ((b"access-control-allow-methods", METHOD), (b"access-control-allow-headers", _HEADERS))
+    return [_MAX_AGE, *((given, headers[name]) for given, name in asked if _NAMES.fullmatch(headers.get(name, b"")))]
+
+
+class PageCaller:
+    """A page of an allowed site: every response, errors too, says that the page may read it."""
+
+    __slots__ = ("_caller", "_granted")
+
+    def __init__(self, caller: Caller, origin: bytes) -> None:
+        self._caller = caller
+        self._granted: HeaderList = [(_ORIGIN, origin), (b"vary", b"Origin"), _EXPOSED]
+
+    @property
+    def task(self) -> asyncio.Task[Any] | None:
+        return self._caller.task
+
+    @property
+    def write(self) -> Write | None:
+        return self._caller.write
+
+    async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
+        return await self._caller.body(headers, limit)
+
+    async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
+        await self._caller.reply(status, body, self._with(headers))
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": self._with(message["headers"])}
+        await self._caller.send(message)
+
+    def _with(self, headers: HeaderList) -> HeaderList:
+        own = any(name == _ORIGIN for name, _ in headers)  # a route that does this itself
+        return headers if own else [*headers, *self._granted]
+
+    def watch(self, watcher: Watcher, patience: float) -> None:
+        self._caller.watch(watcher, patience)
+
+    def unwatch(self) -> None:
+        self._caller.unwatch()
