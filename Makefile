@@ -5,7 +5,7 @@ VENV := .venv/$(VERSION)
 BIN := $(VENV)/bin
 PORT ?= 8000
 
-.PHONY: demo test check bench conformance fuzz format clean
+.PHONY: demo test check bench conformance fuzz mutants format clean
 
 demo: $(VENV)/.run
 	@$(BIN)/redstart run examples/birds/server.py --http --port $(PORT)
@@ -32,6 +32,9 @@ conformance: $(VENV)/.dev
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+mutants: $(VENV)/.dev
+	$(BIN)/python scripts/mutants.py $(ARGS)
 
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "redstart needs Python 3.11 or newer; this is %s. Set PYTHON=" % sys.version.split()[0])'

@@ -32,12 +32,21 @@ TESTS: dict[str, tuple[str, ...]] = {
     "transports/stdio.py": ("tests/transports/test_stdio.py", "tests/transports/test_garbage.py"),
     "transports": ("tests/transports/test_http.py", "tests/transports/test_lifecycle.py", "tests/transports"),
     "features/subscriptions.py": ("tests/features/test_subscriptions.py", "tests/client/test_listen.py"),
-    "features/principal.py": ("tests/transports/test_auth.py", "tests/server/test_state.py"),
+    "features/principal.py": (
+        "tests/features/test_principal.py",
+        "tests/transports/test_auth.py",
+        "tests/server/test_state.py",
+    ),
     "features/resources.py": ("tests/features/test_resources.py", "tests/features/test_subscriptions.py"),
     "features/files.py": ("tests/features/test_files.py",),
     "features/registry.py": ("tests/features/test_lists.py", "tests/features/test_completion.py"),
     "schema/uritemplate.py": ("tests/schema/test_uritemplate.py", "tests/features/test_resources.py"),
-    "server/visible.py": ("tests/features", "tests/server/test_context.py"),
+    "server/visible.py": (
+        "tests/server/test_context.py",
+        "tests/features/test_subscriptions.py",
+        "tests/features/test_prompts.py",
+        "tests/features/test_resources.py",
+    ),
     "server/seal.py": (
         "tests/server/test_seal.py",
         "tests/server/test_request_state.py",
@@ -249,6 +258,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=1000, help="changes of each module, chosen by --seed")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the tests that run, and the copy, go too
     alive: list[str] = []
     with tempfile.TemporaryDirectory(prefix="redstart-mutants-") as folder:
         tree = Path(folder)

@@ -95,7 +95,7 @@ def test_a_prompt_without_arguments_lists_none(era: str) -> None:
     assert ask(serving("x"), era, "prompts/list")["prompts"] == [{"name": "it", "arguments": []}]
 
 
-@pytest.mark.requirement("74", "84")
+@pytest.mark.requirement("74")
 def test_an_explicit_prompt_has_icons_and_meta(era: str) -> None:
     prompt = Prompt(
         "greet",

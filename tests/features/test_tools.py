@@ -67,6 +67,25 @@ def test_null_for_an_optional_property_of_a_given_schema_means_absent() -> None:
     assert refusal["content"][0]["text"] == 'Argument "a" must be an integer, got null.'
 
 
+@pytest.mark.requirement("39")
+def test_a_parameter_without_a_default_is_required_and_one_with_a_default_is_not() -> None:
+    server = Server("tools")
+
+    @server.tool
+    def sum_of(a: int, b: int, c: int = 3, *, d: int, e: int | None = None) -> int:
+        return a + b + c + d + (e or 0)
+
+    schema = entry(server)["inputSchema"]
+    assert (list(schema["properties"]), schema["required"]) == (["a", "b", "c", "d", "e"], ["a", "b", "d"])
+    assert text(server, "sum_of", a=1, b=2, d=4) == "10"
+    assert text(server, "sum_of", a=1, b=2, c=0, d=4, e=5) == "12"
+    for lacking in ("a", "b", "d"):
+        given = {name: 1 for name in "abd" if name != lacking}
+        told = ask(server, ERA, "tools/call", name="sum_of", arguments=given)
+        assert told["isError"] is True
+        assert f'"{lacking}"' in told["content"][0]["text"]
+
+
 @pytest.mark.requirement("36", "37", "42", "115", "T36")
 def test_options_override_and_one_function_may_be_several_tools() -> None:
     server = Server("tools")
@@ -98,7 +117,7 @@ def test_a_bad_name_is_refused_with_its_place(name: str) -> None:
         Server("tools").register(Tool(name, handler=lambda: None))
 
 
-@pytest.mark.requirement("39", "108", "T39")
+@pytest.mark.requirement("108", "T39")
 def test_the_same_name_replaces_with_a_warning_or_as_told(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("tools")
     for word in ("first", "second"):

@@ -84,7 +84,6 @@ def test_tools_are_listed_and_called(era: str) -> None:
     assert "isError" not in result
 
 
-@pytest.mark.requirement("33", "T17")
 @pytest.mark.parametrize("revision", [r for r in (*REVISIONS, MODERN) if r != "2025-11-25"])
 def test_no_tasks_are_offered_to_revisions_that_have_none(revision: str) -> None:
     async def offered() -> dict[str, Any]:

@@ -254,7 +254,6 @@ def test_a_pool_works_again_on_another_loop(stopped: bool) -> None:
     assert [asyncio.run(once()), asyncio.run(once())] == [7, 7]
 
 
-@pytest.mark.requirement("144")
 def test_the_log_names_the_thread_that_outlived_its_limit(caplog: pytest.LogCaptureFixture) -> None:
     gate = threading.Event()
     server = Server("slow", threads=1)
@@ -279,3 +278,43 @@ def test_the_log_names_the_thread_that_outlived_its_limit(caplog: pytest.LogCapt
     assert "limit of 0.05 s" in told
     assert quick_text == "quick"
     assert any("redstart-1" in r.getMessage() and "stuck" in r.getMessage() for r in caplog.records)
+
+
+@pytest.mark.requirement("144")
+def test_a_busy_loop_of_pure_python_starves_nobody() -> None:
+    """Four threads compute without a pause until other requests, which they must not keep out, tell them to stop."""
+    server, stopped, running = Server("busy", threads=4), threading.Event(), threading.Semaphore(0)
+
+    @server.tool
+    def compute() -> int:
+        running.release()
+        steps = 0
+        while not stopped.is_set():
+            steps += 1
+        return steps
+
+    @server.tool
+    async def look(number: int) -> int:
+        return number
+
+    @server.tool
+    async def stop() -> str:
+        stopped.set()
+        return "stopped"
+
+    async def script(peer: Peer) -> list[str]:
+        busy = [peer.start("compute") for _ in range(4)]
+        for _ in busy:
+            await until(lambda: running.acquire(blocking=False))
+        seen = [await peer.text("look", number=number) for number in range(20)]
+        peer.cancel(busy.pop()[0])
+        seen.append(await peer.text("look", number=20))
+        assert not any(answer.done() for _, answer in busy)
+        await peer.call("stop")
+        assert ["result" in await answer for _, answer in busy] == [True] * 3
+        return seen
+
+    try:
+        assert play(server, script) == [str(number) for number in range(21)]
+    finally:
+        stopped.set()

@@ -66,7 +66,7 @@ class Desk:
         return f"card {arguments['id']}" if "card" in uri else NotImplemented
 
 
-@pytest.mark.requirement("74", "75", "76", "77", "78", "79", "80", "81", "84", "T46", "T48", "T49")
+@pytest.mark.requirement("74", "75", "76", "77", "78", "79", "80", "81", "T46", "T48", "T49")
 def test_prompts(era: str) -> None:
     async def script(c: Client) -> None:
         debate, plain, given, method = await c.list_prompts()
@@ -179,6 +179,51 @@ def test_capabilities(era: str, caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.requirement("84")
+def test_one_object_provides_tools_prompts_and_resources(era: str) -> None:
+    class Library:
+        """One count for all three: they are of one object."""
+
+        def __init__(self) -> None:
+            self.lent: list[str] = []
+
+        def tools(self) -> list[str]:
+            return ["lend"]
+
+        def lend(self, title: str) -> int:
+            """Lend a book."""
+            self.lent.append(title)
+            return len(self.lent)
+
+        def prompts(self) -> list[Any]:
+            return [("remind", "Reminds of a book", [("title", "The title", True)])]
+
+        def prompt_get(self, name: str, arguments: dict[str, str]) -> Any:
+            return [("user", f"Remind of {arguments['title']}, one of {len(self.lent)}")]
+
+        def resources(self) -> list[Any]:
+            return [("books://lent", "lent", "The books that are lent", "text/plain")]
+
+        def resource_read(self, uri: str, arguments: dict[str, str]) -> Any:
+            return [(uri, "text/plain", ", ".join(self.lent))]
+
+    library = Library()
+    assert isinstance(library, ToolProvider)
+    assert isinstance(library, PromptProvider)
+    assert isinstance(library, ResourceProvider)
+
+    async def script(c: Client) -> None:
+        assert [[entry.name for entry in await ask()] for ask in (c.list_tools, c.list_prompts, c.list_resources)] == [
+            ["lend"], ["remind"], ["lent"],
+        ]  # fmt: skip
+        assert (await c.call_tool("lend", {"title": "Owls"})).data == 1
+        assert (await c.call_tool("lend", {"title": "Wrens"})).data == 2
+        prompt = await c.get_prompt("remind", {"title": "Owls"})
+        assert prompt.messages[0].content.text == "Remind of Owls, one of 2"
+        assert (await c.read_resource("books://lent")).contents[0].text == "Owls, Wrens"
+
+    use(library, era, script)
+
+
 def test_several_providers_in_one_server(era: str) -> None:
     server = Server("both", tools=[lambda_tool])
     desk, sums = Desk(), Custom()

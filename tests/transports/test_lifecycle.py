@@ -85,7 +85,6 @@ def test_the_end_of_a_stream_is_the_end_of_its_session() -> None:
     assert second["error"]["code"] == -32600  # nobody has introduced himself on this stream
 
 
-@pytest.mark.requirement("T17")
 @pytest.mark.parametrize("revision", HANDSHAKE[:-1])
 def test_a_revision_without_tasks_is_offered_none(revision: str) -> None:
     async def test() -> None:
