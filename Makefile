@@ -5,7 +5,7 @@ VENV := .venv/$(VERSION)
 BIN := $(VENV)/bin
 PORT ?= 8000
 
-.PHONY: demo test check bench conformance fuzz mutants format clean
+.PHONY: demo test check bench conformance compat faults fuzz mutants format clean
 
 demo: $(VENV)/.run
 	@$(BIN)/redstart run examples/birds/server.py --http --port $(PORT)
@@ -29,6 +29,9 @@ bench: $(VENV)/.dev
 
 conformance: $(VENV)/.dev
 	$(BIN)/python scripts/conformance.py $(ARGS)
+
+compat: $(VENV)/.dev
+	$(BIN)/python -m tests.compat $(ARGS)
 
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import shutil
 import socket
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 DEADLINE = 20.0
@@ -78,3 +81,20 @@ def await_port(process: subprocess.Popen[bytes], port: int) -> None:
                 return
         time.sleep(0.01)  # there is no event for "somebody listens now"
     raise AssertionError(f"nobody listens on port {port} after {DEADLINE} s")
+
+
+def node_packages(name: str, source: Path) -> tuple[str, Path]:
+    """Node's own path, and the folder in which the packages of `source/package.json` are installed, once per pin."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip("node and npm are not installed")
+    folder = ROOT / ".node" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = (source / "package.json").read_bytes()
+    installed = folder / "installed.json"
+    if not installed.exists() or installed.read_bytes() != wanted:
+        (folder / "package.json").write_bytes(wanted)
+        command = [npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        subprocess.run(command, cwd=folder, check=True, timeout=300)
+        installed.write_bytes(wanted)
+    return node, folder
