@@ -124,6 +124,21 @@ def test_bodies_that_are_no_result(status: int, body: Any, exception: type[Clien
     run(main())
 
 
+def test_a_token_is_a_header() -> None:
+    seen: list[str] = []
+
+    async def handler(request: Request) -> None:
+        seen.append(request.headers["authorization"])
+        await request.result({"resultType": "complete"})
+
+    async def main() -> None:
+        async with http_server(modern(handler)) as url, Client(url, token="s3cret") as c:
+            await c.request("x/y")
+
+    run(main())
+    assert seen == ["Bearer s3cret"]
+
+
 def test_a_modern_stream_that_ends_early_is_no_answer() -> None:
     async def main() -> None:
         async with http_server(modern(lambda request: request.stream(b"id: 1\ndata:\n\n"))) as url, Client(url) as c:

@@ -10,8 +10,8 @@ import pytest
 
 from client.peers.redstart_server import add_grow
 from client.support import run
-from redstart import Server
-from redstart.client import Client, Event
+from redstart import Context, Server, Text
+from redstart.client import Client, Event, RequestError
 
 
 def server_with_a_life(life: list[str], broken: bool = False) -> Server:
@@ -86,3 +86,87 @@ def test_a_lifespan_that_fails_is_seen_at_once() -> None:
 
     with pytest.raises(RuntimeError, match="no database"):
         run(main())
+
+
+# ---------------------------------------------------------------- who the client is
+
+
+def guarded() -> Server:
+    users = {"t-ada": {"sub": "ada", "admin": True}, "t-bob": {"sub": "bob", "admin": False}}
+    server = Server("guarded", auth=users.get)
+
+    @server.tool(visible=lambda user: bool(user and user["admin"]))
+    async def drop(ctx: Context) -> str:
+        return str(ctx.user["sub"])
+
+    @server.tool
+    async def note(text: str, ctx: Context) -> str | None:
+        before: str | None = await ctx.state.get("note")
+        await ctx.state.set("note", text)
+        return before
+
+    return server
+
+
+@pytest.mark.parametrize("protocol", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("who", "tools"),
+    [
+        ({"user": {"sub": "ada", "admin": True}}, ["drop", "note"]),
+        ({"token": "t-ada"}, ["drop", "note"]),
+        ({"user": {"sub": "bob", "admin": False}}, ["note"]),
+        ({"token": "t-bob"}, ["note"]),
+    ],
+)
+def test_a_user_in_memory(who: dict[str, Any], tools: list[str], protocol: str) -> None:
+    async def main() -> None:
+        async with Client(guarded(), protocol=protocol, **who) as c:
+            assert [tool.name for tool in await c.list_tools()] == tools
+            if "drop" in tools:
+                assert (await c.call_tool("drop")).content == [Text("ada")]
+
+    run(main())
+
+
+def test_users_in_memory_are_kept_apart() -> None:
+    server = guarded()
+
+    async def main() -> None:
+        async with Client(server, token="t-ada") as ada, Client(server, user={"sub": "bob", "admin": False}) as bob:
+            assert (await ada.call_tool("note", {"text": "mine"})).data is None
+            assert (await bob.call_tool("note", {"text": "his"})).data is None
+            assert (await ada.call_tool("note", {"text": "again"})).data == "mine"
+
+    run(main())
+
+
+def test_a_token_that_is_not_valid_does_not_connect() -> None:
+    server = guarded()
+
+    async def main() -> None:
+        with pytest.raises(RequestError, match="valid bearer token"):
+            async with Client(server, token="wrong"):
+                pass
+        assert not server.host.started
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "said"),
+    [
+        (guarded, {"user": "ada", "token": "t-ada"}, "either user= or token="),
+        (guarded, {"user": True}, "bool True is not a user"),
+        (guarded, {"user": ""}, "is not a user"),
+        (guarded, {"token": ""}, "token= must be a non-empty str"),
+        (guarded, {"token": 5}, "token= must be a non-empty str"),
+        (lambda: Server("open"), {"token": "t-ada"}, "has no auth="),
+        (lambda: "http://127.0.0.1:1/mcp", {"user": "ada"}, "user= needs a Server object"),
+        (lambda: "http://127.0.0.1:1/mcp", {"token": "x", "headers": {"authorization": "Bearer y"}}, "either token="),
+        (lambda: ["python", "server.py"], {"token": "x"}, "a command has no users"),
+        (lambda: "server.py", {"user": "ada"}, "a command has no users"),
+    ],
+)
+def test_what_cannot_say_who_the_client_is_is_refused(target: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
+        Client(target(), **options)

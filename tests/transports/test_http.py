@@ -515,6 +515,22 @@ def test_modern_requests_ignore_sessions() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+@pytest.mark.parametrize("body", [message(1, "ping"), message(None, "notifications/initialized")])
+def test_a_version_that_is_not_served_is_named_with_those_that_are(method: str, body: bytes) -> None:
+    async def test() -> None:
+        http = Stage().http()
+        session = {**await http.open(), "mcp-protocol-version": "1999-01-01"}
+        response = await http.send(body, method=method, headers=session)
+        assert response.status == 400
+        said = response.json()["error"]["message"]
+        assert "MCP-Protocol-Version" in said
+        assert "1999-01-01" in said
+        assert all(revision in said for revision in (*HANDSHAKE, MODERN))
+
+    run(test())
+
+
 def test_words_in_the_arguments_do_not_change_the_era() -> None:
     async def test() -> None:
         http = Stage().http()

@@ -42,6 +42,9 @@ class Client:
     `protocol` is "auto" or a revision. `on_elicit`, `on_sample` and `roots` answer what the server asks, and decide
     which capabilities are declared (`capabilities` adds to them). Callbacks may be async. `timeout` counts seconds for
     each request, without the time a human takes to answer; `None` is no limit. `stderr` is "inherit" or "capture".
+
+    `token` is what `auth=` reads: the bearer token for a URL, and for a Server object too. `user` is who calls a Server
+    object, without `auth=`; with neither a Server object is called as by its own process, and `ctx.user` is None.
     """
 
     def __init__(
@@ -55,6 +58,8 @@ class Client:
         on_progress: OnProgress | None = None,
         on_log: OnLog | None = None,
         on_notification: OnNotification | None = None,
+        user: Any = None,
+        token: str | None = None,
         headers: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
@@ -80,7 +85,15 @@ class Client:
         self._on_log = on_log
         self._on_notification = on_notification
         self._transport = partial(
-            transport_for, target, headers=headers, env=env, cwd=cwd, stderr=stderr, timeout=timeout
+            transport_for,
+            target,
+            user=user,
+            token=token,
+            headers=headers,
+            env=env,
+            cwd=cwd,
+            stderr=stderr,
+            timeout=timeout,
         )
         self._transport()  # a wrong target fails here, not later
         self._open: Dialogue | None = None

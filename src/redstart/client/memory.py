@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from redstart.client.errors import RequestError
 from redstart.client.transport import Inbox, Outgoing
+from redstart.wire.jsonrpc import INVALID_REQUEST
 
 _clients: Final[WeakKeyDictionary[Any, int]] = WeakKeyDictionary()
 """How many clients each server has that only its clients run."""
@@ -23,8 +25,10 @@ class MemoryTransport:
     http = False
     restartable = False
 
-    def __init__(self, server: Any) -> None:
+    def __init__(self, server: Any, user: Any = None, token: str | None = None) -> None:
         self._server = server
+        self._user = user
+        self._token = token
         self._peer: Any = None
         self._runs_it = False
 
@@ -36,7 +40,16 @@ class MemoryTransport:
             self._runs_it = True
             _clients[host] = _clients.get(host, 0) + 1
             await host.start()
-        self._peer = MemoryPeer(self._server, on_message=inbox.receive)
+        user = self._user if self._token is None else await self._authenticate(self._token)
+        self._peer = MemoryPeer(self._server, inbox.receive, user)
+
+    async def _authenticate(self, token: str) -> Any:
+        from redstart.server.authenticate import AuthError
+
+        try:
+            return await self._server.host.authenticator.user(token)
+        except AuthError as error:
+            raise RequestError(INVALID_REQUEST, str(error)) from None
 
     async def ready(self) -> None:
         return

@@ -10,6 +10,7 @@ from typing import Any
 from redstart.client.memory import MemoryTransport
 from redstart.client.stdio import StdioTransport
 from redstart.client.transport import Transport
+from redstart.features.principal import principal_key
 
 
 def transport_for(
@@ -20,13 +21,18 @@ def transport_for(
     cwd: str | os.PathLike[str] | None = None,
     stderr: str = "inherit",
     timeout: float | None = None,
+    user: Any = None,
+    token: str | None = None,
 ) -> Transport:
     """The transport that reaches `target`; TypeError or ValueError says what a target may be."""
     if stderr not in ("inherit", "capture"):
         raise ValueError(f'stderr={stderr!r}: expected "inherit" or "capture"')
+    _check_who(target, user, token, headers)
     if isinstance(target, str) and target.startswith(("http://", "https://")):
         from redstart.client.http import HttpTransport
 
+        if token is not None:
+            headers = {**(headers or {}), "Authorization": f"Bearer {token}"}
         return HttpTransport(target, headers=headers, timeout=timeout)
     if isinstance(target, list | tuple):
         if not target:
@@ -39,7 +45,27 @@ def transport_for(
         return StdioTransport([sys.executable, path], env=env, cwd=cwd, stderr=stderr)
     if target is None or isinstance(target, bytes | int | dict):
         raise TypeError(f"{target!r} is no target: {_TARGETS}")
-    return MemoryTransport(target)
+    return MemoryTransport(target, user, token)
+
+
+def _check_who(target: Any, user: Any, token: Any, headers: Mapping[str, str] | None) -> None:
+    """Refuse what cannot say who the client is."""
+    if user is None and token is None:
+        return
+    if user is not None and token is not None:
+        raise ValueError("give either user= or token=: a token is what auth= makes a user of")
+    if token is not None and not (isinstance(token, str) and token.strip()):
+        raise TypeError(f"token= must be a non-empty str, not {type(token).__name__}")
+    principal_key(user)
+    if isinstance(target, str) and target.startswith(("http://", "https://")):
+        if user is not None:
+            raise ValueError("user= needs a Server object; a server behind a URL knows its users by token=")
+        if any(name.lower() == "authorization" for name in headers or ()):
+            raise ValueError("give either token= or the header Authorization, not both")
+    elif isinstance(target, str | list | tuple | os.PathLike):
+        raise ValueError("user= and token= need a Server object or a URL: a command has no users")
+    elif token is not None and getattr(target, "auth", None) is None:
+        raise ValueError("this server has no auth= that could read the token; user= says who the client is without it")
 
 
 _TARGETS = 'expected a Server, a URL with http:// or https://, a command as a list ["npx", "server"], or a .py file'

@@ -14,7 +14,8 @@ from redstart.features.errors import log
 from redstart.features.principal import principal_key
 from redstart.protocol import headers as h
 from redstart.protocol.call import Answer, Call, Cancel, Event, Refusal
-from redstart.protocol.handshake import HEADER_VALUES
+from redstart.protocol.handshake import HEADER_VALUES, REVISIONS
+from redstart.protocol.modern import SUPPORTED
 from redstart.server.authenticate import AuthError
 from redstart.server.host import DRAIN
 from redstart.server.seal import found_keys
@@ -36,6 +37,8 @@ _CLAIM: Final = PROTOCOL_VERSION.encode()
 _ALLOW: Final = (b"allow", b"POST, GET, DELETE")
 _SESSION_VERSIONS: Final = (None, *HEADER_VALUES)
 """The version headers with which a session id counts: modern requests ignore it."""
+_SERVED: Final = (*REVISIONS, *SUPPORTED)
+_KNOWN_VERSIONS: Final = (None, *(version.encode() for version in _SERVED))
 
 
 class Endpoint:
@@ -169,6 +172,8 @@ class Endpoint:
         session = None
         id = headers.get(h.SESSION)
         version = headers.get(h.VERSION)
+        if version not in _KNOWN_VERSIONS and _CLAIM not in body:  # a claim in the body is answered by its own era
+            return _unknown_version(version)
         if id is not None and version in _SESSION_VERSIONS:
             session = self.sessions.find(id.decode("latin-1"), principal_key(user))
             if session is None and (version is not None or _CLAIM not in body):
@@ -224,8 +229,10 @@ class Endpoint:
         return None
 
     async def _get(self, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
-        id = headers.get(h.SESSION)
-        if id is None or headers.get(h.VERSION) not in _SESSION_VERSIONS:
+        id, version = headers.get(h.SESSION), headers.get(h.VERSION)
+        if version not in _KNOWN_VERSIONS:
+            return _unknown_version(version)
+        if id is None or version not in _SESSION_VERSIONS:
             return Rejection(405, "GET opens the event stream of a session; there is none here", (_ALLOW,))
         if not self.guard.accepts(headers).sse:
             return Rejection(406, "The client must accept text/event-stream")
@@ -249,8 +256,10 @@ class Endpoint:
         return None
 
     async def _delete(self, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
-        id = headers.get(h.SESSION)
-        if id is None or headers.get(h.VERSION) not in _SESSION_VERSIONS:
+        id, version = headers.get(h.SESSION), headers.get(h.VERSION)
+        if version not in _KNOWN_VERSIONS:
+            return _unknown_version(version)
+        if id is None or version not in _SESSION_VERSIONS:
             return Rejection(405, "DELETE ends a session; there is none here", (_ALLOW,))
         if not self.sessions.end(id.decode("latin-1"), principal_key(user)):
             return _UNKNOWN_SESSION
@@ -349,6 +358,12 @@ class Endpoint:
 def _is_json(headers: dict[bytes, bytes]) -> bool:
     kind = headers.get(b"content-type", b"").partition(b";")[0]
     return kind.strip().lower() == b"application/json"
+
+
+def _unknown_version(version: bytes | None) -> Rejection:
+    named = (version or b"").decode("latin-1")[:50]
+    served = ", ".join(_SERVED)
+    return Rejection(400, f"The header MCP-Protocol-Version is {named!r}, which is not served. Served are {served}.")
 
 
 def _bearer_token(headers: dict[bytes, bytes]) -> str:
