@@ -169,15 +169,9 @@ class Endpoint:
         body = await caller.body(headers, self.guard.max_body)
         if body is None:
             return Rejection(413, f"The body is larger than {self.guard.max_body} bytes")
-        session = None
-        id = headers.get(h.SESSION)
-        version = headers.get(h.VERSION)
-        if version not in _KNOWN_VERSIONS and _CLAIM not in body:  # a claim in the body is answered by its own era
-            return _unknown_version(version)
-        if id is not None and version in _SESSION_VERSIONS:
-            session = self.sessions.find(id.decode("latin-1"), principal_key(user))
-            if session is None and (version is not None or _CLAIM not in body):
-                return _UNKNOWN_SESSION
+        session = self._session_of(headers, body, user)
+        if isinstance(session, Rejection):
+            return session
         link = session.link if session is not None else self.host.link()
         events = link.receive(body, headers)
         if len(events) == 1 and type(events[0]) is Call:
@@ -202,6 +196,18 @@ class Endpoint:
         finally:
             self._exchanges.discard(exchange)
         return None
+
+    def _session_of(self, headers: dict[bytes, bytes], body: bytes, user: Any) -> HttpSession | Rejection | None:
+        """The session of a message, if it has one; modern messages have none."""
+        id, version = headers.get(h.SESSION), headers.get(h.VERSION)
+        if version not in _KNOWN_VERSIONS and _CLAIM not in body:  # a claim in the body is answered by its own era
+            return _unknown_version(version)
+        if id is None or version not in _SESSION_VERSIONS:
+            return None
+        session = self.sessions.find(id.decode("latin-1"), principal_key(user))
+        if session is None and (version is not None or _CLAIM not in body):
+            return _UNKNOWN_SESSION
+        return session
 
     def _take(self, events: list[Event]) -> list[Call]:
         """The calls among the events; answers and cancellations go where they belong."""
