@@ -138,3 +138,12 @@ def test_server_sent_events() -> None:
     assert sse_prime("p1-0", 1000) == b"id: p1-0\nretry: 1000\ndata: \n\n"
     assert SSE_COMMENT.startswith(b":")
     assert SSE_COMMENT.endswith(b"\n\n")
+
+
+def test_blank_lines_before_a_header_are_not_kept() -> None:
+    """Kept, they would be read again with everything that follows: minutes for two megabytes."""
+    framer = Framer("content-length")
+    for _ in range(20_000):
+        assert framer.feed(b"\r\n" * 50) == []
+    assert framer.feed(b"\nContent-Length: 2\r\n\r\n{}\r\n\n") == [b"{}"]
+    assert framer.feed(b"Content-Length: 2\r\n\r\n[]") == [b"[]"]

@@ -88,11 +88,44 @@ def test_initialized_is_remembered_also_under_its_old_name(name: str) -> None:
 
 
 @pytest.mark.requirement("14")
-def test_initialize_is_made_once() -> None:
+def test_a_new_initialize_ends_the_session_and_begins_another() -> None:
     wire = Wire("2025-06-18")
-    assert wire.code(request(2, "initialize", {"protocolVersion": LATEST})) == -32600
-    assert wire.link.session is not None
-    assert wire.link.session.revision == "2025-06-18"
+    wire.one(request(1, "resources/subscribe", {"uri": "a://b"}))
+    old, other, lasting = (
+        call
+        for id, make in ((1, request), (2, request), (3, modern))
+        for call in wire.receive(make(id, "tools/call", {"name": "echo"}))
+        if isinstance(call, Call)
+    )
+    asked = wire.link.ask(old, "elicitation/create", {})
+    assert asked is not None
+    *ended, opened = wire.receive(request(1, "initialize", {"protocolVersion": LATEST}))  # the id of an open call
+    assert [(event.call, event.data) for event in ended if isinstance(event, Cancel)] == [(old, None), (other, None)]
+    assert isinstance(opened, Call)
+    assert (old.open, other.open, lasting.open, opened.open) == (False, False, True, True)
+    assert (wire.link.reply(old, Result()), wire.link.notify(other, "x", {})) == (None, None)
+    assert not wire.link.pending
+    session = wire.link.session
+    assert session is not None
+    assert (session.revision, session.initialized, session.subscriptions) == (LATEST, False, set())
+
+
+@pytest.mark.parametrize(
+    "data", [request(1, "initialize", {"protocolVersion": 7}), b"[%b]" % request(1, "initialize", {})]
+)
+def test_an_initialize_that_is_refused_ends_no_session(data: bytes) -> None:
+    wire = Wire("2025-03-26")
+    (call,) = wire.receive(request(5, "tools/call", {"name": "echo"}))
+    assert isinstance(call, Call)
+    assert "error" in str(wire.send(data))
+    assert call.open
+    assert wire.link.session is call.session
+
+
+def test_a_session_over_http_is_not_opened_twice() -> None:
+    wire = Wire("2025-06-18")
+    wire.link = wire.server.host.link(wire.link.session)
+    assert wire.code(request(2, "initialize", {"protocolVersion": LATEST}), {}) == -32600
 
 
 def test_an_initialize_that_is_refused_opens_no_session() -> None:

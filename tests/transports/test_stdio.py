@@ -242,6 +242,21 @@ def test_both_eras_on_one_pipe() -> None:
             assert ("resultType" in child.ask(data)["result"]) is (n % 2 == 0)
 
 
+def test_a_new_initialize_ends_the_calls_of_the_last_session() -> None:
+    with Child() as child:
+        child.ask(initialize("2025-06-18", id=0))
+        child.write(message(None, "notifications/initialized"))
+        child.write(message(1, "tools/call", {"name": "wait", "_meta": {"progressToken": "p"}}))
+        assert child.answer()["method"] == "notifications/progress"
+        opened = child.ask(initialize("2025-11-25", id=1))
+        assert (opened["id"], opened["result"]["protocolVersion"]) == (1, "2025-11-25")
+        child.read_until(b"unwound\n", "stderr")
+        child.write(message(None, "notifications/initialized"))
+        assert text(child.ask(message(2, "tools/call", {"name": "echo", "arguments": {"text": "x"}}))) == "x"
+        assert child.end()[0] == 0
+        assert child.rest() == b""
+
+
 @pytest.mark.requirement("18")
 @pytest.mark.parametrize("tool", ["echo", "sync_echo"])
 def test_a_thousand_requests_at_once(tool: str) -> None:

@@ -6,6 +6,7 @@ Spec: /specification/2026-07-28/basic/transports/stdio; the header form is that 
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal
 
 Framing = Literal["auto", "newline", "content-length"]
@@ -13,6 +14,7 @@ MAX_MESSAGE: Final = 64 * 1024 * 1024
 _HEADER: Final = b"content-length:"
 _MAX_HEADER: Final = 1024
 _MARKS: Final = (b"\r\n\r\n", b"\n\n")
+_BLANK: Final = re.compile(rb"[\r\n]*")
 
 OVERSIZED: Final = b"<a message over the limit>"
 """What stands for a message that was too large: no JSON, so it is refused, and the stream goes on after it."""
@@ -95,6 +97,7 @@ class Framer:
                 self._skip -= skipped
                 at += skipped
             elif self._wanted < 0:
+                at = _BLANK.match(data, at).end()  # type: ignore[union-attr]
                 end, start = _header_end(data, at)
                 if end < 0:
                     break
@@ -134,8 +137,6 @@ class Framer:
 
 def _header_end(data: bytes, at: int) -> tuple[int, int]:
     """Where the header block ends, and where the message begins."""
-    while data[at : at + 1] in (b"\r", b"\n"):
-        at += 1
     ends = [(end, end + len(mark)) for mark in _MARKS if (end := data.find(mark, at, at + _MAX_HEADER)) >= 0]
     if ends:
         return min(ends)

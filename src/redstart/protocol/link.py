@@ -53,11 +53,13 @@ _ORDINARY = frozenset(row for row in METHODS.values() if row.eras & HANDSHAKE an
 class Link:
     """What one peer has open: its calls, our questions to it, and (handshake era) its session."""
 
-    __slots__ = ("_asked", "calls", "modern", "owner", "pending", "session", "subscriber")
+    __slots__ = ("_asked", "_reopens", "calls", "modern", "owner", "pending", "session", "subscriber")
 
     def __init__(self, modern: modern.Modern, session: Session | None = None) -> None:
         self.modern = modern
         self.session = session
+        self._reopens = session is None
+        """Whether another `initialize` begins another session: on a pipe, but not in a session that HTTP names."""
         self.owner: Any = None
         """Whoever runs the calls; of no interest here."""
         self.subscriber: Call | None = None
@@ -88,18 +90,18 @@ class Link:
         raw_id = None
         try:
             id, raw_id = checked_id(envelope.id)
-            return [self._receive_request(envelope, id, raw_id, headers, batch)]
+            return self._receive_request(envelope, id, raw_id, headers, batch)
         except ProtocolError as error:
             return [self._refusal(raw_id, error, _status(error))]
 
     def _receive_request(
         self, envelope: Envelope, id: Id, raw_id: bytes, headers: Headers | None, batch: Batch | None
-    ) -> Call:
+    ) -> list[Event]:
         if envelope.jsonrpc != "2.0" or envelope.result is not UNSET or envelope.error is not UNSET:
             raise ProtocolError(INVALID_REQUEST, 'A request has "jsonrpc": "2.0", an id, a method and params')
-        if id in self.calls:
-            raise ProtocolError(INVALID_REQUEST, f"The request id {id!r} is already in flight")
         name: str = envelope.method  # type: ignore[assignment]
+        if id in self.calls and not (name == "initialize" and self.session and self.calls[id].session is self.session):
+            raise ProtocolError(INVALID_REQUEST, f"The request id {id!r} is already in flight")
         raw = envelope.params
         if raw is UNSET or (len(raw) == 4 and bytes(raw) == b"null"):
             raw = Raw(_EMPTY)
@@ -110,14 +112,14 @@ class Link:
             self._refuse_params(row, name, raw, headers, str(error))
         if row is not None:
             check_params(bytes(raw), row.routing, params)
-        meta = params.meta
+        meta, last = params.meta, self.session
         if meta is not UNSET and meta.protocol_version is not UNSET:
             modern.check(row, name, params, meta, headers)
             session = None
         elif headers is None and meta is UNSET and self.session is not None and row in _ORDINARY:
             session = self.session  # as nearly always on a pipe: there is nothing to refuse
         else:
-            session = self._admitted(row, name, params, headers)
+            session = self._admitted(row, name, params, headers, batch)
         call = Call(self, id, raw_id, row, params, raw)  # type: ignore[arg-type]
         if session is None:
             self.modern.admit(call, meta)  # type: ignore[arg-type]
@@ -125,19 +127,29 @@ class Link:
             handshake.DIALECTS[session.revision].admit(call, session)
         call.headers = headers
         call.batch = batch
+        ended = self._end_calls(last) if last is not self.session and last is not None else None
         self.calls[id] = call
-        return call
+        return [*ended, call] if ended else [call]
 
-    def _admitted(self, row: Method | None, name: str, params: Any, headers: Headers | None) -> Session:
+    def _admitted(
+        self, row: Method | None, name: str, params: Any, headers: Headers | None, batch: Batch | None
+    ) -> Session:
         """The session of a handshake request; `initialize` opens it."""
         if _is_half_modern(row, params.meta, headers):
             raise modern.missing(PROTOCOL_VERSION)
         if name == "initialize":
-            if self.session is not None:
+            if self.session is not None and not (self._reopens and batch is None):
                 raise ProtocolError(INVALID_REQUEST, "The handshake has already been made")
             self.session = handshake.negotiate(params)
         handshake.check(row, name, self.session)
         return self.session or handshake.ANONYMOUS
+
+    def _end_calls(self, session: Session) -> list[Event]:
+        """A client that has begun anew waits for no answer of its last session, and may use those ids again."""
+        ended = [call for call in self.calls.values() if call.session is session]
+        for call in ended:
+            self.forget(call)
+        return [Cancel(call, "the client has begun another session") for call in ended]
 
     def _refuse_params(self, row: Method | None, name: str, raw: Raw, headers: Headers | None, reason: str) -> None:
         """Malformed params: say so, but only after what the era checks first."""

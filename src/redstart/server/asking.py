@@ -288,7 +288,9 @@ class Dialogue(Struct, eq=False):
 
     def _withdraw(self, pending: Pending) -> None:
         """The form on the user's screen may close, also where the client has given up the whole call."""
-        self.call.channel.send(self.call.link.withdraw(pending))
+        data = self.call.link.withdraw(pending)
+        if self.call.session is self.call.link.session:  # who has begun another session knows nothing of it
+            self.call.channel.send(data)
 
     # ------------------------------------------------------------ modern era
 

@@ -1,0 +1,63 @@
+"""The HTTP+SSE endpoints of the first revision: what holds for a pipe holds for their stream."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from redstart import Context, Server
+from transports.support import Http, Response, initialize, message, run
+
+
+@asynccontextmanager
+async def connected(server: Server) -> AsyncIterator[tuple[Response, Callable[[bytes], Awaitable[Response]]]]:
+    """The stream of one client, and how it says something."""
+    http = Http(server.asgi(legacy_sse=True))
+    stream = http.start(method="GET", path="/sse")
+    await stream.until(lambda r: r.events())
+    path, _, query = stream.events()[0]["data"].partition("?")
+    try:
+        yield stream, lambda body: http.send(body, path=path, query=query.encode())
+    finally:
+        stream.disconnect()
+        await asyncio.wait([stream.task])
+        await server.host.stop()
+
+
+def answers(stream: Response) -> list[Any]:
+    """The ids of what was answered so far; the first event only names the path."""
+    return [found["id"] for found in map(json_of, stream.events()[1:]) if "method" not in found]
+
+
+def json_of(event: dict[str, str]) -> Any:
+    return json.loads(event["data"])
+
+
+def test_a_new_initialize_on_one_stream_begins_another_session() -> None:
+    server = Server("legacy")
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def wait(ctx: Context) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def test() -> None:
+        async with connected(server) as (stream, say):
+            await say(initialize("2024-11-05", id=0))
+            await say(message(None, "notifications/initialized"))
+            await say(message(1, "tools/call", {"name": "wait"}))
+            await begun.wait()
+            await say(initialize("2024-11-05", id=1))
+            await ended.wait()
+            await say(message(2, "ping"))
+            await stream.until(lambda r: 2 in answers(r))
+            assert answers(stream) == [0, 1, 2]
+
+    run(test())
