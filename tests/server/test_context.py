@@ -322,3 +322,15 @@ def test_a_name_under_type_checking_is_named_with_the_place(tmp_path: Path, monk
             Server("s").tool(guarded.handler)
     finally:
         del sys.modules["guarded"]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"), [("report_progress", "ctx.progress"), ("get_state", "ctx.state"), ("warn", "ctx.warning")]
+)
+@pytest.mark.parametrize("kind", [Context, SyncContext])
+def test_a_name_of_another_framework_is_an_error_that_names_ours(kind: Any, name: str, ours: str) -> None:
+    with pytest.raises(AttributeError, match=rf"ctx\.{name}.*; write {ours}$"):
+        getattr(kind(None, None), name)
+    with pytest.raises(AttributeError, match="does not have this name$"):
+        kind(None, None).xyzzy
+    assert not hasattr(kind(None, None), "__deepcopy__")

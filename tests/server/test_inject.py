@@ -19,6 +19,21 @@ if TYPE_CHECKING:
 events: list[str] = []
 
 
+@pytest.mark.parametrize("module", ["fastmcp", "mcp.server.mcpserver"])
+@pytest.mark.parametrize("form", ["plain", "optional"])
+def test_the_context_of_another_framework_is_refused_with_the_name_of_ours(module: str, form: str) -> None:
+    foreign = pytest.importorskip(module).Context
+
+    async def asks(ctx: Any) -> None: ...
+
+    def works(ctx: Any) -> None: ...
+
+    for fn, name in ((asks, "Context"), (works, "SyncContext")):
+        fn.__annotations__["ctx"] = foreign if form == "plain" else foreign | None
+        with pytest.raises(RegistrationError, match=f"test_inject.py.*from redstart import {name}"):
+            Server("refuses").tool(fn)
+
+
 @pytest.fixture(autouse=True)
 def _no_events() -> None:
     events.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -34,6 +35,15 @@ class Facts(Generic[App]):
     def __init__(self, call: Call, host: Host) -> None:
         self._call = call
         self._host = host
+
+    if not TYPE_CHECKING:  # a type checker knows the names, and must not be told that there may be others
+
+        def __getattr__(self, name: str) -> Any:
+            """Name ours: other frameworks say `report_progress`, `get_state`, `lifespan_context`."""
+            known = [known for known in dir(type(self)) if not known.startswith("_")]
+            close = difflib.get_close_matches(name, known, n=1) if not name.startswith("_") else []
+            hint = f"; write ctx.{close[0]}" if close else ""
+            raise AttributeError(f"ctx.{name}: a {type(self).__name__} does not have this name{hint}")
 
     @property
     def request_id(self) -> Id:

@@ -67,13 +67,18 @@ def _context_class(annotation: Any) -> type | None:
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     kind = get_origin(annotation) or annotation
-    if isinstance(kind, type) and issubclass(kind, Context | SyncContext):
+    if isinstance(kind, type) and (issubclass(kind, Context | SyncContext) or _is_foreign(kind)):
         return kind
     options = get_args(annotation)
     for option in options if len(options) == 2 and type(None) in options else ():
         if option is not type(None):
             return _context_class(option)
     return None
+
+
+def _is_foreign(kind: type) -> bool:
+    """Whether a class is the context of another framework: no client can send one, so it is meant for the server."""
+    return kind.__name__ == "Context" and kind.__module__.partition(".")[0] in ("fastmcp", "mcp")
 
 
 def _depends(annotation: Any, default: Any) -> Depends | None:
@@ -152,7 +157,10 @@ def _checked_context(fn: Callable[..., Any], name: str, annotation: Any) -> type
         return right
     if kind is None or not issubclass(kind, right):
         form = "async def" if right is Context else "def"
-        raise RegistrationError(f"{place(fn)}: {_name(fn)} is a `{form}`, so write `{name}: {right.__name__}`")
+        words = f"{place(fn)}: {_name(fn)} is a `{form}`, so write `{name}: {right.__name__}`"
+        if kind is not None and _is_foreign(kind):
+            words += f", from `from redstart import {right.__name__}`; this one is {kind.__module__}.{kind.__name__}"
+        raise RegistrationError(words)
     return kind
 
 
