@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,15 @@ def hangs(marker: str) -> None:
         file.write(f"{os.getpid()} {inner.pid}")
     os.rename(f"{marker}.part", marker)
     inner.wait()
+
+
+def burns(marker: str) -> None:
+    """As `hangs`, but the wait lets no other thread of this process run."""
+    inner = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with open(f"{marker}.part", "w") as file:
+        file.write(f"{os.getpid()} {inner.pid}")
+    os.rename(f"{marker}.part", marker)
+    re.match(r"(a+)+$", "a" * 60 + "b")
 
 
 def resource() -> Iterator[str]:

@@ -378,11 +378,12 @@ def test_what_was_typed_in_is_refused() -> None:
     assert "was typed in" in done.stderr
 
 
-def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tool", ["hangs", "burns"])
+def test_children_end_when_their_parent_is_killed(tmp_path: Path, tool: str) -> None:
     marker = tmp_path / "pids"
     body = textwrap.dedent(SCRIPT).replace(
         "def where() -> list[str]:\n    return [__name__, str(os.getpid())]",
-        f"def where() -> list[str]:\n    from server.process_tools import hangs\n    hangs({str(marker)!r})",
+        f"def where() -> list[str]:\n    from server.process_tools import {tool}\n    {tool}({str(marker)!r})",
     )
     script = tmp_path / "script.py"
     script.write_text(body)

@@ -246,6 +246,7 @@ class Child:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, start_new_session=True
             )
+            _reaper.watch(self._process.pid)
         answer = self.exchange(_encode(Hello(self.target, sys.path)), None)
         if isinstance(answer.thrown, Thrown):
             self.kill()
@@ -284,6 +285,7 @@ class Child:
         self.kill()
         process = self._process
         assert process is not None
+        _reaper.forget(process.pid)  # before its number may name somebody else
         code = process.wait()
         for pipe in (process.stdin, process.stdout):
             with suppress(OSError):
@@ -305,6 +307,38 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
     # The leader is not reaped yet, so its number still names its group, even if it is a zombie.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+class Reaper:
+    """A process that outlives ours and then ends the children that are left, which may be too busy to see it."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def watch(self, pid: int) -> None:
+        """End the process group of `pid` when this process has ended."""
+        with self._lock:
+            if sys.platform != "win32" and (self._process is None or self._process.poll() is not None):
+                # Neither site packages nor the environment: it starts in a few milliseconds.
+                command = [sys.executable, "-I", "-S", str(Path(redstart.__file__).with_name("reaper.py"))]
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+                )
+            self._tell(pid)
+
+    def forget(self, pid: int) -> None:
+        with self._lock:
+            self._tell(-pid)
+
+    def _tell(self, number: int) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError):  # somebody has ended it: the next child gets another
+                self._process.stdin.write(b"%d\n" % number)
+                self._process.stdin.flush()
+
+
+_reaper = Reaper()
 
 
 class Children:
