@@ -50,7 +50,7 @@ UPWARDS: set[tuple[str, str]] = {
 # Code lines per package, without blanks, comments and docstrings. A package that outgrows its number asks for a reason:
 # write it beside the new one.
 BUDGET: dict[str, int] = {
-    "": 400,
+    "": 450,  # with reaper.py, the process that outlives a server
     "wire": 330,
     "schema": 3000,  # counting the work of unions and patterns before another engine does it, dialects of raw schemas
     "protocol": 1200,

@@ -97,13 +97,13 @@ def test_a_new_initialize_ends_the_session_and_begins_another() -> None:
         for call in wire.receive(make(id, "tools/call", {"name": "echo"}))
         if isinstance(call, Call)
     )
-    asked = wire.link.ask(old, "elicitation/create", {})
+    asked = wire.link.ask(old, "roots/list", {})
     assert asked is not None
     *ended, opened = wire.receive(request(1, "initialize", {"protocolVersion": LATEST}))  # the id of an open call
     assert [(event.call, event.data) for event in ended if isinstance(event, Cancel)] == [(old, None), (other, None)]
     assert isinstance(opened, Call)
     assert (old.open, other.open, lasting.open, opened.open) == (False, False, True, True)
-    assert (wire.link.reply(old, Result()), wire.link.notify(other, "x", {})) == (None, None)
+    assert (wire.link.reply(old, Result()), wire.link.notify(other, "notifications/message", {})) == (None, None)
     assert not wire.link.pending
     session = wire.link.session
     assert session is not None
