@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -528,3 +530,15 @@ def test_the_wrong_context_is_told_what_to_write() -> None:
         server.tool(blocking)
     with pytest.raises(RegistrationError, match="write `ctx: Context`"):
         server.tool(waiting)
+
+
+def test_a_lazy_result_is_read_in_the_thread_of_its_handler(tmp_path: Path) -> None:
+    """Django refuses to read a queryset on the thread of a loop."""
+    pytest.importorskip("django")
+    names = ["plain", "promised", "inside", "depends", "yields", "solves"]
+    command = [sys.executable, str(Path(__file__).with_name("lazy_server.py")), str(tmp_path / "cities.db"), *names]
+    done = subprocess.run(command, capture_output=True, timeout=50, check=False, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found.pop("inside") == '{"cities":[{"name":"Bern"},{"name":"Oslo"}]}'
+    assert found == dict.fromkeys([name for name in names if name != "inside"], '[{"name":"Bern"},{"name":"Oslo"}]')

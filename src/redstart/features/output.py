@@ -10,11 +10,11 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, NotRequired, TypedDict, get_args, get_origin
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from redstart.features.errors import ToolError, log
 from redstart.features.loaded import is_loaded_type
-from redstart.features.plain import to_json
+from redstart.features.plain import LEAVES, to_json
 from redstart.features.results import SUCCESS, blocks, finished, free_result
 from redstart.features.solutions import Collected, Cut, named
 from redstart.schema.problems import Problem, ShapeError
@@ -25,6 +25,12 @@ from redstart.wire.jsonrpc import decode
 
 NO_SOLUTION: Final = "No solutions"
 FAILED: Final = "Tool failed"
+
+
+class Converted(Struct, frozen=True):
+    """What a returned value has become where its handler ran."""
+
+    result: t.ToolResult
 
 
 class Output:
@@ -99,7 +105,13 @@ class Output:
             made.structured = Raw(b'{"result":%b}' % raw) if self.wraps or raw[:1] != b"{" else Raw(raw)
         return made
 
+    def converted(self, value: Any) -> Any:
+        """For the thread of a handler: only there may a lazy value look for what it holds."""
+        return value if value is NotImplemented or type(value) in LEAVES else Converted(self._made(value))
+
     def _made(self, value: Any) -> t.ToolResult:
+        if type(value) is Converted:
+            return value.result
         if type(value) is Collected:
             return self._collected(value)
         if self._cut is not None and self._cut.logical:

@@ -75,6 +75,7 @@ def equip(thing: Tool | Prompt | Resource, host: Host, limits: Limits) -> None:
         gates=gates,
         cut=thing.cut,
         typed=thing.typed,
+        convert=thing.output.converted,
     )
     plainly = is_async(fn) and not is_generator(fn) and not thing.injected and thing.executor != "process"
     thing.plain = fn if plainly and timeout is None and not gates else None
@@ -95,11 +96,13 @@ def compose_invoke(
     gates: Sequence[Gate] = (),
     cut: Cut | None = None,
     typed: bool = True,
+    convert: Callable[[Any], Any] | None = None,
 ) -> Invoke:
     """The function that runs `fn` for one call.
 
     `cut` says where a generator's solutions end; without it what a generator yields is content.
     `typed` says that the arguments follow from the signature, rather than from a schema given by hand.
+    `convert` is done to the value in the thread of `fn`, where it has one.
     """
     _check_options(fn, executor, timeout)
     if executor == "process":
@@ -107,7 +110,7 @@ def compose_invoke(
 
         invoke = in_process(fn, injected, host, cut=cut, typed=typed)
     else:
-        invoke = _in_this_process(fn, injected, host, executor, timeout, cut)
+        invoke = _in_this_process(fn, injected, host, executor, timeout, cut, convert)
     if timeout is not None:
         invoke = _limited(invoke, timeout, getattr(fn, "__name__", "the handler"))
     return gated(invoke, gates) if gates else invoke
@@ -120,6 +123,7 @@ def _in_this_process(
     executor: str | None,
     timeout: float | None,
     cut: Cut | None,
+    convert: Callable[[Any], Any] | None,
 ) -> Invoke:
     inline = executor == "inline"
     work = fn
@@ -129,7 +133,13 @@ def _in_this_process(
         work = driven(fn, host, cut, inline=inline)
     if is_async(fn):
         return _on_loop(work, fn, injected, host)
-    return _inline(work, fn, injected, host) if inline else _in_thread(work, fn, injected, host, timeout)
+    if inline:
+        return _inline(work, fn, injected, host)
+    return _in_thread(_converting(work, convert), fn, injected, host, timeout)
+
+
+def _converting(work: Callable[..., Any], convert: Callable[[Any], Any] | None) -> Callable[..., Any]:
+    return work if convert is None else lambda **arguments: convert(work(**arguments))
 
 
 def _check_options(fn: Callable[..., Any], executor: str | None, timeout: float | None) -> None:
