@@ -143,6 +143,11 @@ def test_no_uri_leads_out_or_to_what_is_no_file(era: str, root: Path, each_way: 
         assert "secret" not in error["message"].replace(f"files://docs/{path}", "")
 
 
+def test_a_path_of_any_length_takes_time_in_proportion(era: str, root: Path, each_way: None) -> None:
+    directory = Directory("files://docs/", root)
+    assert directory.read("files://docs/" + "a/" * 500_000 + "a") is None  # minutes, where time is quadratic
+
+
 @needs_links
 def test_no_link_leads_out(era: str, root: Path, each_way: None) -> None:
     (root / "link.txt").symlink_to(root.parent / "secret.txt")

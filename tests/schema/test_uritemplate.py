@@ -135,7 +135,7 @@ def test_no_operator_hands_over_a_path_to_elsewhere(operator: str, value: str) -
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("value", ["v1..v2", "...", "a.b", "ab:c", "1:2", ":", "~a"])
+@pytest.mark.parametrize("value", ["v1..v2", "...", "a.b", "ab:c", "1:2", ":", "~a", "100%"])
 def test_what_only_looks_like_such_a_path_is_handed_over(operator: str, value: str) -> None:
     template = Template(f"docs://{operator}")
     wanted = [value] if "*" in operator else value
@@ -213,6 +213,10 @@ ADVERSARIAL = [
     ("{a}{.b}{.c}{.d}!", "."),
     ("{a}{?b}", "%25"),
     ("{a}aaaaaaaaab{b}", "a"),
+    ("{/a*}", "/a"),
+    ("{?a*}", "?a=%2e&"),
+    ("{+a}", "%252e%252e/"),
+    ("{;a,b}", ";a=1"),
 ]
 
 

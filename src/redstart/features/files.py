@@ -24,6 +24,8 @@ from redstart.wire import types as t
 MAX_SIZE: Final = 10 * 1024 * 1024
 MAX_LISTED: Final = 1000
 MAX_WALKED: Final = 20_000
+MAX_PATH: Final = 4096
+"""Characters of a path: longer ones name no file, and resolving them takes time that is quadratic in their length."""
 
 _READ: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
@@ -124,7 +126,9 @@ class Directory(Resource):
         """The file that `uri` names, or None where there is none."""
         variables = self.template.match(uri) if self.template is not None else None
         path = next(iter(variables.values()), "") if variables else ""
-        parts = path.split("/") if isinstance(path, str) else path
+        if not isinstance(path, str) or len(path) > MAX_PATH:
+            return None
+        parts = path.split("/")
         if not all(_is_name(part) and (self.hidden or part[0] != ".") for part in parts):
             return None
         return load(self.root, parts, uri, self.mime_type, self.max_size)

@@ -286,7 +286,7 @@ def _is_safe(value: str | list[str], slashes: bool) -> bool:
             return False
         if value.startswith("/") or DRIVE.match(value) or ".." in value.split("/"):
             return False
-        again = unquote(value)
+        again = unquote(value) if "%" in value else value
         if again == value:
             return True
         value = again
