@@ -184,7 +184,7 @@ def _fault_problems(fault: dict[str, Any], revision: str) -> list[str]:
 
 def _official_problems(message: dict[str, Any], revision: str, result_of: str | None) -> list[str]:
     try:
-        if result_of is not None:
+        if result_of is not None and "result" in message:
             official.parse_server_result(result_of, revision, message["result"])
         elif "method" in message and "id" in message:
             official.parse_server_request(message["method"], revision, message.get("params"))

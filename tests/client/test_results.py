@@ -33,12 +33,12 @@ def test_an_unknown_block_stays_a_dict() -> None:
 
 def test_nulls_of_absent_members_are_forgiven() -> None:
     result = results.call_result(Raw(b'{"content":[{"type":"text","text":"x","annotations":null}],"isError":null}'))
-    assert (result.content[0].annotations, result.is_error) == (UNSET, False)
+    assert (result.content[0].annotations, result.is_error) == (None, False)
     page = results.page(
         "tools/list",
         Raw(b'{"tools":[{"name":"a","title":null,"inputSchema":{"default":null}}],"nextCursor":null}'),
     )
-    assert page.next_cursor is UNSET
+    assert page.next_cursor is None
     assert isinstance(page.tools, list)
     assert page.tools[0].input_schema == {"default": None}
 

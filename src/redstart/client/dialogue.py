@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from redstart.client import results
 from redstart.client.callbacks import OnProgress
@@ -123,7 +123,7 @@ class Dialogue:
             if not self.connection.era.modern:
                 return raw
             outcome = results.outcome(method, raw)
-            if outcome.result_type in (UNSET, "complete"):
+            if outcome.result_type in (None, "complete"):
                 return raw
             if outcome.result_type != "input_required" or row is None or not row.may_ask:
                 raise InvalidReply(f"{method}: the server answered with resultType {outcome.result_type!r}")
@@ -133,7 +133,7 @@ class Dialogue:
             if not outcome.input_requests:
                 await asyncio.sleep(min(_PAUSE * 2**rounds, 2))
             asked = {**params, "inputResponses": await self._answers(method, outcome.input_requests or {})}
-            if outcome.request_state is not UNSET:
+            if outcome.request_state is not None:
                 asked["requestState"] = outcome.request_state
             rounds += 1
 
@@ -166,11 +166,11 @@ class Dialogue:
         while True:
             page = results.page(method, await self.result(method, params))
             found = getattr(page, field)
-            if found is UNSET:
+            if found is None:
                 raise InvalidReply(f"{method}: the result has no {field}")
             entries += found
             cursor = page.next_cursor
-            if cursor is UNSET:
+            if cursor is None:
                 return entries
             if cursor in seen:
                 raise InvalidReply(f"{method}: the server gave the cursor {cursor!r} twice")

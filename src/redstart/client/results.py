@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
 from redstart.client.errors import InvalidReply
 from redstart.wire import types as t
@@ -45,9 +45,9 @@ class CallResult(Struct, kw_only=True):
 class _Outcome(Struct, rename="camel"):
     """What every result has in common in the modern era."""
 
-    result_type: str | UnsetType = UNSET
+    result_type: str | None = None
     input_requests: dict[str, Any] | None = None
-    request_state: str | UnsetType = UNSET
+    request_state: str | None = None
 
 
 class _Call(Struct, rename="camel"):

@@ -220,7 +220,7 @@ def completion(found: Any) -> t.Completion:
         raise Unencodable(f"a {type(found).__name__} instead of a list of strings")
     if isinstance(found, Iterator):  # it may have no end
         values = list(islice(found, LIMIT + 1))
-        total: Any = UNSET if len(values) > LIMIT else len(values)
+        total: Any = None if len(values) > LIMIT else len(values)
     else:
         values = list(found)
         total = len(values)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET
-
 from redstart.features.registry import Cache
 from redstart.protocol.call import Call
 from redstart.protocol.handshake import DIALECTS
@@ -20,7 +18,7 @@ class Lifecycle:
 
     def __init__(self, info: Implementation, instructions: str | None, modern: Modern) -> None:
         self.info = info
-        self.instructions = instructions if instructions else UNSET
+        self.instructions = instructions or None
         self.capabilities: dict[str, Any] = {}
         self.cache = Cache()
         self._modern = modern

@@ -80,7 +80,7 @@ class Output:
     def listed(self, structured: str) -> Any:
         """The schema for `tools/list`, in a revision that knows `structured`."""
         if self.schema is None or structured == "none":
-            return UNSET
+            return None
         return _wrapped_schema(self.schema) if structured == "objects" and self.wraps else self.schema
 
     # ------------------------------------------------------------ keeping it
@@ -124,7 +124,7 @@ class Output:
             self._refuse_lack(value)
             return finished(value)
         if isinstance(value, ToolError):
-            return value.result()
+            return finished(value.result())
         if self._names:
             return self._named(value)
         if names_nothing(self._names, self._cut):

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from redstart.features.completion import Completer, completers
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
@@ -18,12 +18,13 @@ from redstart.features.explicit import Injected
 from redstart.features.fill import compile_text, fill
 from redstart.features.outcome import outcome, require
 from redstart.features.registry import Registry, Visible
-from redstart.features.results import BLOCK_TYPES, Unencodable, block, is_media
+from redstart.features.results import BLOCK_TYPES, Unencodable, block, is_media, sound
 from redstart.features.tools import Invoke, known_needs, nearest
 from redstart.protocol.call import Call
 from redstart.schema.problems import ShapeError
 from redstart.schema.signature import Signature, compile_signature
 from redstart.wire import types as t
+from redstart.wire.check import InvalidShape, checked
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, encode
 
 ROLES: Final = ("user", "assistant")
@@ -187,11 +188,11 @@ class Prompt:
         return dialect.entry(
             t.ListedPrompt(
                 self.name,
-                title=self.title or UNSET,
-                description=self.description or UNSET,
+                title=self.title or None,
+                description=self.description or None,
                 arguments=self.arguments,
-                icons=list(self.icons) if self.icons else UNSET,
-                meta=dict(self.meta) if self.meta else UNSET,
+                icons=list(self.icons) if self.icons else None,
+                meta=dict(self.meta) if self.meta else None,
             )
         )
 
@@ -230,8 +231,8 @@ class Prompts:
 def _listed(field: Any) -> t.PromptArgument:
     return t.PromptArgument(
         field.name,
-        title=field.shape.notes.get("title", UNSET),
-        description=field.description or UNSET,
+        title=field.shape.notes.get("title"),
+        description=field.description or None,
         required=field.required,
     )
 
@@ -239,11 +240,14 @@ def _listed(field: Any) -> t.PromptArgument:
 def _argument(given: Argument, where: str) -> t.PromptArgument:
     if isinstance(given, tuple):
         padded = [*given, "", False][: max(len(given), 3)] if len(given) != 2 else [*given, False]
-        given = t.PromptArgument(padded[0], description=padded[1] or UNSET, required=padded[2])
-    if not given.name or given.required not in (True, False, UNSET):
+        given = t.PromptArgument(padded[0], description=padded[1] or None, required=padded[2])
+    if not given.name:
         raise RegistrationError(f"{where}: an argument is a PromptArgument or (name, description, required)")
-    required = False if given.required is UNSET else bool(given.required)
-    return t.PromptArgument(given.name, given.title, given.description or UNSET, required)
+    try:
+        checked(given)
+    except InvalidShape as error:
+        raise RegistrationError(f"{where}: {error}") from None
+    return t.PromptArgument(given.name, given.title, given.description or None, given.required or False)
 
 
 def _strings(arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -304,14 +308,15 @@ def refuse_generator(handler: Any, what: str) -> None:
 def result(value: Any) -> t.Result:
     """The result that a handler's value becomes."""
     if isinstance(value, t.GetPromptResult):
-        return t.GetPromptResult(description=value.description, messages=messages(value.messages), meta=value.meta)
+        made = t.GetPromptResult(description=value.description, messages=messages(value.messages), meta=value.meta)
+        return sound(made)
     if isinstance(value, t.Result):  # a question to the client, for example
         return value
     if isinstance(value, Mapping) and "messages" in value:
         value = PromptResult(value.get("description"), value["messages"])
     if isinstance(value, PromptResult):
-        described = UNSET if value.description is None else value.description
-        return t.GetPromptResult(description=described, messages=messages(value.messages))
+        made = t.GetPromptResult(description=value.description, messages=messages(value.messages))
+        return sound(made)
     return t.GetPromptResult(messages=messages(value))
 
 

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
 import msgspec
-from msgspec import UNSET
 
 from redstart.features.completion import Completer, completers, noted
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
@@ -20,7 +19,7 @@ from redstart.features.explicit import Injected
 from redstart.features.outcome import outcome, require
 from redstart.features.prompts import refuse_generator
 from redstart.features.registry import Cache, Registry, Visible
-from redstart.features.results import Unencodable, is_media, to_json
+from redstart.features.results import is_media, one_body, sound, to_json
 from redstart.features.tools import Invoke, known_needs, nearest
 from redstart.protocol.call import Call
 from redstart.schema.problems import ShapeError
@@ -169,17 +168,16 @@ class Resource:
     def entry(self, dialect: Any) -> Any:
         """The entry of `resources/list` or `resources/templates/list`."""
         facts: dict[str, Any] = {
-            "title": self.title or UNSET,
-            "description": self.description or UNSET,
-            "mime_type": self.mime_type or UNSET,
-            "annotations": UNSET if self.annotations is None else self.annotations,
-            "icons": list(self.icons) if self.icons else UNSET,
-            "meta": dict(self.meta) if self.meta else UNSET,
+            "title": self.title or None,
+            "description": self.description or None,
+            "mime_type": self.mime_type or None,
+            "annotations": self.annotations,
+            "icons": list(self.icons) if self.icons else None,
+            "meta": dict(self.meta) if self.meta else None,
         }
         if self.template is not None:
             return dialect.entry(t.ListedTemplate(self.uri, self.name, **facts))
-        size = UNSET if self.size is None else self.size
-        return dialect.entry(t.ListedResource(self.uri, self.name, size=size, **facts))
+        return dialect.entry(t.ListedResource(self.uri, self.name, size=self.size, **facts))
 
     # ------------------------------------------------------------ reading
 
@@ -306,7 +304,7 @@ def _annotations(given: Any, where: str) -> t.Annotations | None:
     if given is None:
         return None
     if isinstance(given, t.Annotations):
-        given = {name: value for name, value in msgspec.structs.asdict(given).items() if value is not UNSET}
+        given = {name: value for name, value in msgspec.structs.asdict(given).items() if value is not None}
     named = {"last_modified" if name == "lastModified" else name: value for name, value in given.items()}
     unknown = named.keys() - {"audience", "priority", "last_modified"}
     if unknown or not 0 <= named.get("priority", 0) <= 1:
@@ -365,10 +363,8 @@ def _one(value: Any, uri: str, mime_type: str | None) -> t.ResourceContents:
 
 
 def _checked(given: t.ResourceContents, mime_type: str | None) -> t.ResourceContents:
-    """Structs do not check their own fields; contents hold text or a blob, and not both."""
-    has_text, has_blob = isinstance(given.text, str), isinstance(given.blob, bytes)
-    if has_text == has_blob or not isinstance(given.uri, str):
-        raise Unencodable("ResourceContents without exactly one of text (str) and blob (bytes)")
-    if given.mime_type is not UNSET or mime_type is None:
+    one_body(given)
+    sound(given)
+    if given.mime_type is not None or mime_type is None:
         return given
     return msgspec.structs.replace(given, mime_type=mime_type)

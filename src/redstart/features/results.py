@@ -6,7 +6,7 @@ A value becomes JSON once; the same bytes serve as the text block and as the str
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -15,6 +15,7 @@ from redstart.features.errors import ToolError
 from redstart.features.loaded import convert, is_loaded_type
 from redstart.features.plain import Unencodable, to_json
 from redstart.wire import types as t
+from redstart.wire.check import InvalidShape, checked
 from redstart.wire.jsonrpc import decode
 
 __all__ = [
@@ -27,11 +28,14 @@ __all__ = [
     "is_content",
     "is_media",
     "media",
+    "one_body",
     "size",
+    "sound",
     "speaks_blocks",
     "to_json",
 ]
 
+S = TypeVar("S", bound=msgspec.Struct)
 Block = t.Text | t.Image | t.Audio | t.EmbeddedResource | t.ResourceLink
 SUCCESS: Final = "Success"
 
@@ -55,7 +59,7 @@ def media(data: bytes, mime_type: str) -> Block:
 def block(value: Any) -> Block:
     """One content block from anything: content as it is, text for strings, JSON text for the rest."""
     if isinstance(value, t.Content):
-        return _checked(value)
+        return sound(value)  # type: ignore[return-value]
     if isinstance(value, str):
         return t.Text(value)
     if type(value) is Raw:
@@ -90,13 +94,20 @@ def _from_dict(value: dict[str, Any]) -> Block:
     return found
 
 
-def _checked(value: t.Content) -> Block:
-    """Structs do not check their own fields; a wrong one would reach the client."""
-    text = getattr(value, "text", "")
-    data = getattr(value, "data", b"")
-    if not isinstance(text, str) or not isinstance(data, bytes):
-        raise Unencodable(f"{type(value).__name__} holds a {type(text if data == b'' else data).__name__}")
-    return value  # type: ignore[return-value]
+def sound(value: S) -> S:
+    """A shape that the application has made, with its fields checked."""
+    try:
+        if isinstance(value, t.EmbeddedResource):
+            one_body(value.resource)
+        return checked(value)
+    except InvalidShape as error:
+        raise Unencodable(str(error)) from None
+
+
+def one_body(contents: Any) -> None:
+    """Contents of a resource hold text or a blob, and not both."""
+    if isinstance(contents, t.ResourceContents) and isinstance(contents.text, str) == isinstance(contents.blob, bytes):
+        raise Unencodable("ResourceContents without exactly one of text (str) and blob (bytes)")
 
 
 def is_content(value: Any) -> bool:
@@ -118,7 +129,7 @@ def blocks(values: list[Any]) -> tuple[list[Block], bool]:
     for value in values:
         if isinstance(value, ToolError):
             failed = True
-            made += [t.Text(str(value)), *value.content]  # type: ignore[list-item]
+            made += [t.Text(str(value)), *map(block, value.content)]
         elif isinstance(value, t.ToolResult):  # from a process: a ToolError or content among what was yielded
             inner, bad = blocks(list(value.content))
             made += inner
@@ -135,7 +146,7 @@ def free_result(value: Any) -> t.ToolResult:
     if isinstance(value, t.ToolResult):
         return finished(value)
     if isinstance(value, ToolError):
-        return value.result()
+        return finished(value.result())
     if type(value) is Raw:
         value = decode(value)
         return free_result(value) if value is None or isinstance(value, str) else t.ToolResult(content=[block(value)])
@@ -143,14 +154,16 @@ def free_result(value: Any) -> t.ToolResult:
         return t.ToolResult(content=[t.Text(SUCCESS)])
     if isinstance(value, list | tuple) and not is_media(value) and any(is_content(item) for item in value):
         content, failed = blocks(list(value))
-        return t.ToolResult(content=content, is_error=True if failed else UNSET)
+        return t.ToolResult(content=content, is_error=True if failed else None)
     return t.ToolResult(content=[block(value)])
 
 
 def finished(result: t.ToolResult) -> t.ToolResult:
     """A hand-made result, with its blocks checked and its structured content encoded."""
-    content, failed = blocks(list(result.content))
-    made = t.ToolResult(content=content, is_error=True if failed else result.is_error, meta=result.meta)
+    given: Any = result.content  # of a class that takes anything
+    given = [] if given is None else given
+    content, failed = blocks(list(given) if isinstance(given, list | tuple) else [given])
+    made = sound(t.ToolResult(content=content, is_error=True if failed else result.is_error, meta=result.meta))
     if result.structured is not UNSET:
         raw = to_json(result.structured)
         made.structured = Raw(raw)

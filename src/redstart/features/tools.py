@@ -169,13 +169,13 @@ class Tool:
         """The entry of `tools/list`."""
         listed = t.ListedTool(
             self.name,
-            title=_given(self.title),
-            description=self.description or UNSET,
+            title=self.title,
+            description=self.description or None,
             input_schema=self.input_schema,
             output_schema=self.output.listed(dialect.structured),
-            annotations=_given(self.annotations),
-            icons=list(self.icons) if self.icons else UNSET,
-            meta=dict(self.meta) if self.meta else UNSET,
+            annotations=self.annotations,
+            icons=list(self.icons) if self.icons else None,
+            meta=dict(self.meta) if self.meta else None,
         )
         return dialect.entry(listed)
 
@@ -242,7 +242,10 @@ class Tools:
     def _failed(self, tool: Tool, error: BaseException) -> t.ToolResult:
         """What a failure becomes: words for the model, and never more of a stranger's than the policy allows."""
         if isinstance(error, ToolError):
-            return finished(error.result())
+            try:
+                return finished(error.result())
+            except Unencodable as bad:  # in the content that it brought along
+                error = bad
         if isinstance(error, Unencodable | ShapeError):
             error = ValueError(f"{tool.place}: {tool.name} returned what it must not: {error}")
         text = self.errors.text(error, f"The tool {tool.name}")
@@ -300,7 +303,3 @@ def _too_big(tool: Tool, found: int) -> t.ToolResult:
         "Narrow the request: ask for fewer items, a shorter range or less detail."
     )
     return t.ToolResult(content=[t.Text(text)], is_error=True)
-
-
-def _given(value: Any) -> Any:
-    return UNSET if value is None else value

@@ -6,6 +6,7 @@ Spec: /specification/2025-11-25/basic/lifecycle, and the schema of each revision
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -78,7 +79,11 @@ class Handshake:
         return encode(result)
 
     def entry(self, listed: Any) -> Any:
-        return self._without_unknown(listed)
+        entry = self._without_unknown(listed)
+        if type(entry) is not t.ListedTool:
+            return entry
+        schemas = {name: _object_properties(getattr(entry, name)) for name in ("input_schema", "output_schema")}
+        return msgspec.structs.replace(entry, **schemas)
 
     def fault(self, error: ProtocolError) -> ProtocolError:
         return error
@@ -117,12 +122,12 @@ class Handshake:
         since = SINCE.get(type(shape))
         if since is None:
             return shape
-        changes = {name: UNSET for name, age in since.items() if age > self.age and getattr(shape, name) is not UNSET}
+        changes = {name: None for name, age in since.items() if age > self.age and getattr(shape, name) is not None}
         for name in _NESTED.get(type(shape), ()):
             value = getattr(shape, name)
             if isinstance(value, list):
                 changes[name] = [self._without_unknown(v) for v in value]  # type: ignore[assignment]
-            elif value is not UNSET:
+            elif value is not None:
                 changes[name] = self._without_unknown(value)
         return msgspec.structs.replace(shape, **changes) if changes else shape
 
@@ -137,6 +142,15 @@ _NESTED: Final[dict[type, tuple[str, ...]]] = {
     t.ListedResource: ("annotations",),
     t.ListedTemplate: ("annotations",),
 }
+
+
+def _object_properties(schema: Any) -> Any:
+    """A schema whose properties are objects: these revisions do not have `true` and `false` there."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(properties, Mapping) or not any(isinstance(sub, bool) for sub in properties.values()):
+        return schema
+    plain = {name: ({} if sub else {"not": {}}) if isinstance(sub, bool) else sub for name, sub in properties.items()}
+    return {**schema, "properties": plain}
 
 
 def _in_words(block: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET, Raw
 
 from redstart.protocol.call import Call, Headers
@@ -32,6 +33,7 @@ from redstart.wire.meta import (
     Implementation,
     RequestMeta,
 )
+from redstart.wire.types import ListedTool
 
 VERSION: Final = "2026-07-28"
 SUPPORTED: Final = [VERSION]
@@ -81,15 +83,17 @@ class Modern:
     def dress(self, result: Any) -> bytes:
         if type(result) is Raw:
             return bytes(result)
-        if result.result_type is UNSET:
+        if result.result_type is None:
             result.result_type = "complete"
-        if result.meta is UNSET:
+        if result.meta is None:
             result.meta = self._meta
         elif isinstance(result.meta, dict):
             result.meta = {SERVER_INFO: self._info, **result.meta}
         return encode(result)
 
     def entry(self, listed: Any) -> Any:
+        if type(listed) is ListedTool and listed.execution is not None:
+            return msgspec.structs.replace(listed, execution=None)
         return listed
 
     def fault(self, error: ProtocolError) -> ProtocolError:

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 
 from redstart.features.errors import RegistrationError, ToolError, log, place
 from redstart.features.explicit import Injected
@@ -115,7 +115,7 @@ class _Said(Output):
             return value.result
         if isinstance(value, list | tuple) and value and not is_media(value) and all(map(_is_item, value)):
             content, failed = blocks(list(value))
-            value = t.ToolResult(content=content, is_error=True if failed else UNSET)
+            value = t.ToolResult(content=content, is_error=True if failed else None)
         return super().result(value, dialect)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from msgspec import UNSET
 
 from redstart.protocol.call import Call
+from redstart.wire.check import checked
 from redstart.wire.jsonrpc import Id, decode
 from redstart.wire.meta import LOG_LEVELS, Implementation
 from redstart.wire.types import LogParams, ProgressParams
@@ -112,15 +113,13 @@ class Facts(Generic[App]):
     def _progress(self, progress: float, total: float | None, message: str | None) -> bool:
         call = self._call
         token = call.meta.progress_token if call.meta else UNSET
+        params = checked(ProgressParams("" if token is UNSET else token, progress, total, message), "ctx.progress()")
         if token is UNSET or (call.progress is not None and progress <= call.progress):
             return False
         if call.state is not None and call.state.replaying:
             return False
-        params = ProgressParams(token, progress)
-        if total is not None:
-            params.total = total
-        if message is not None and call.dialect.progress_messages:
-            params.message = message
+        if not call.dialect.progress_messages:
+            params.message = None
         data = call.link.notify(call, "notifications/progress", params)
         if data is None:
             return False
@@ -137,11 +136,12 @@ class Facts(Generic[App]):
             if call.dialect.modern:
                 return False
             wanted = "info"
+        params = checked(LogParams(level, data, logger or None), "ctx.log()")
         if _LEVEL[level] < _LEVEL[wanted]:
             return False
         if call.state is not None and call.state.replaying:
             return False
-        message = call.link.notify(call, "notifications/message", LogParams(level, data, logger or UNSET))
+        message = call.link.notify(call, "notifications/message", params)
         if message is None:
             return False
         call.channel.send(message)

@@ -100,10 +100,10 @@ class Server(Running):
         self.info = Implementation(
             name,
             version,
-            title or UNSET,
-            description or UNSET,
-            website_url or UNSET,
-            list(icons) if icons else UNSET,
+            title or None,
+            description or None,
+            website_url or None,
+            list(icons) if icons else None,
         )
         self.modern = Modern(self.info)
         self.errors = ErrorPolicy(expose_errors, debug)

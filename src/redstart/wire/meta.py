@@ -55,15 +55,15 @@ class ClientCapabilities(Struct):
         return isinstance(value.get(rest), dict)
 
 
-class Implementation(Struct, rename="camel"):
+class Implementation(Struct, rename="camel", omit_defaults=True):
     """Who is speaking: a client's or a server's name and version."""
 
     name: str
-    version: str = ""
-    title: str | UnsetType = UNSET
-    description: str | UnsetType = UNSET
-    website_url: str | UnsetType = UNSET
-    icons: Any = UNSET
+    version: str = field(default_factory=str)  # always sent, even if empty
+    title: str | None = None
+    description: str | None = None
+    website_url: str | None = None
+    icons: Any = None
 
 
 class RequestMeta(Struct):

@@ -6,19 +6,24 @@ Spec: schema/2026-07-28/schema.ts, and the older ones for the fields that have g
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from redstart.wire.limits import Cursor, Name, Token, Uri
 from redstart.wire.meta import Implementation, RequestMeta
 
-Meta = dict[str, Any] | Raw | UnsetType
+Meta = dict[str, Any] | Raw | None
 Role = Literal["user", "assistant"]
 
 
-class Shape(Struct, rename="camel"):
-    """A wire shape: camelCase on the wire, snake_case in Python, `UNSET` where absent."""
+class Shape(Struct, rename="camel", omit_defaults=True):
+    """A wire shape: camelCase on the wire, snake_case in Python, None where absent.
+
+    What is None is left out, so a default that must be sent comes from a factory. A Struct does not check the types of
+    its fields: what an application has made goes through `redstart.wire.check.checked`.
+    """
 
 
 # ---------------------------------------------------------------- content
@@ -27,18 +32,18 @@ class Shape(Struct, rename="camel"):
 class Annotations(Shape):
     """Hints about who content is for and how important it is."""
 
-    audience: list[Role] | UnsetType = UNSET
-    priority: float | UnsetType = UNSET
-    last_modified: str | UnsetType = UNSET
+    audience: list[Role] | None = None
+    priority: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    last_modified: str | None = None
 
 
 class Icon(Shape):
     """A picture for a server, tool, prompt or resource: an https or data URI."""
 
     src: str
-    mime_type: str | UnsetType = UNSET
-    sizes: list[str] | UnsetType = UNSET
-    theme: Literal["light", "dark"] | UnsetType = UNSET
+    mime_type: str | None = None
+    sizes: list[str] | None = None
+    theme: Literal["light", "dark"] | None = None
 
 
 class Content(Shape, tag_field="type"):
@@ -49,12 +54,12 @@ class Text(Content, tag="text"):
     """Text for the model or the user.
 
     >>> Text("Hello")
-    Text(text='Hello', annotations=UNSET, meta=UNSET)
+    Text(text='Hello', annotations=None, meta=None)
     """
 
     text: str
-    annotations: Annotations | UnsetType = UNSET
-    meta: Meta = field(name="_meta", default=UNSET)
+    annotations: Annotations | None = None
+    meta: Meta = field(name="_meta", default=None)
 
 
 class Image(Content, tag="image"):
@@ -65,9 +70,9 @@ class Image(Content, tag="image"):
     """
 
     data: bytes
-    mime_type: str = "image/png"
-    annotations: Annotations | UnsetType = UNSET
-    meta: Meta = field(name="_meta", default=UNSET)
+    mime_type: str = field(default_factory=lambda: "image/png")
+    annotations: Annotations | None = None
+    meta: Meta = field(name="_meta", default=None)
 
 
 class Audio(Content, tag="audio"):
@@ -78,19 +83,19 @@ class Audio(Content, tag="audio"):
     """
 
     data: bytes
-    mime_type: str = "audio/wav"
-    annotations: Annotations | UnsetType = UNSET
-    meta: Meta = field(name="_meta", default=UNSET)
+    mime_type: str = field(default_factory=lambda: "audio/wav")
+    annotations: Annotations | None = None
+    meta: Meta = field(name="_meta", default=None)
 
 
 class ResourceContents(Shape):
     """What a resource holds: `text` or `blob` (raw bytes, base64 on the wire)."""
 
     uri: str
-    mime_type: str | UnsetType = UNSET
-    text: str | UnsetType = UNSET
-    blob: bytes | UnsetType = UNSET
-    meta: Meta = field(name="_meta", default=UNSET)
+    mime_type: str | None = None
+    text: str | None = None
+    blob: bytes | None = None
+    meta: Meta = field(name="_meta", default=None)
 
 
 class EmbeddedResource(Content, tag="resource"):
@@ -101,8 +106,8 @@ class EmbeddedResource(Content, tag="resource"):
     """
 
     resource: ResourceContents
-    annotations: Annotations | UnsetType = UNSET
-    meta: Meta = field(name="_meta", default=UNSET)
+    annotations: Annotations | None = None
+    meta: Meta = field(name="_meta", default=None)
 
 
 class ResourceLink(Content, tag="resource_link"):
@@ -114,13 +119,13 @@ class ResourceLink(Content, tag="resource_link"):
 
     uri: str
     name: str
-    title: str | UnsetType = UNSET
-    description: str | UnsetType = UNSET
-    mime_type: str | UnsetType = UNSET
-    size: int | UnsetType = UNSET
-    icons: list[Icon] | UnsetType = UNSET
-    annotations: Annotations | UnsetType = UNSET
-    meta: Meta = field(name="_meta", default=UNSET)
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    icons: list[Icon] | None = None
+    annotations: Annotations | None = None
+    meta: Meta = field(name="_meta", default=None)
 
 
 class Message(Shape):
@@ -139,14 +144,14 @@ class Message(Shape):
 
 class ListedTool(Shape):
     name: str
-    title: str | UnsetType = UNSET
-    description: str | UnsetType = UNSET
-    input_schema: Any = UNSET
-    output_schema: Any = UNSET
-    annotations: Any = UNSET
-    icons: list[Icon] | UnsetType = UNSET
-    execution: Any = UNSET
-    meta: Meta = field(name="_meta", default=UNSET)
+    title: str | None = None
+    description: str | None = None
+    input_schema: Any = None
+    output_schema: Any = None
+    annotations: Any = None
+    icons: list[Icon] | None = None
+    execution: Any = None
+    meta: Meta = field(name="_meta", default=None)
 
 
 class PromptArgument(Shape):
@@ -157,74 +162,78 @@ class PromptArgument(Shape):
     """
 
     name: str
-    title: str | UnsetType = UNSET
-    description: str | UnsetType = UNSET
-    required: bool | UnsetType = UNSET
+    title: str | None = None
+    description: str | None = None
+    required: bool | None = None
 
 
 class ListedPrompt(Shape):
     name: str
-    title: str | UnsetType = UNSET
-    description: str | UnsetType = UNSET
-    arguments: list[PromptArgument] | UnsetType = UNSET
-    icons: list[Icon] | UnsetType = UNSET
-    meta: Meta = field(name="_meta", default=UNSET)
+    title: str | None = None
+    description: str | None = None
+    arguments: list[PromptArgument] | None = None
+    icons: list[Icon] | None = None
+    meta: Meta = field(name="_meta", default=None)
 
 
 class ListedResource(Shape):
     uri: str
     name: str
-    title: str | UnsetType = UNSET
-    description: str | UnsetType = UNSET
-    mime_type: str | UnsetType = UNSET
-    size: int | UnsetType = UNSET
-    icons: list[Icon] | UnsetType = UNSET
-    annotations: Any = UNSET
-    meta: Meta = field(name="_meta", default=UNSET)
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    icons: list[Icon] | None = None
+    annotations: Any = None
+    meta: Meta = field(name="_meta", default=None)
 
 
 class ListedTemplate(Shape):
     uri_template: str
     name: str
-    title: str | UnsetType = UNSET
-    description: str | UnsetType = UNSET
-    mime_type: str | UnsetType = UNSET
-    icons: list[Icon] | UnsetType = UNSET
-    annotations: Any = UNSET
-    meta: Meta = field(name="_meta", default=UNSET)
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    icons: list[Icon] | None = None
+    annotations: Any = None
+    meta: Meta = field(name="_meta", default=None)
 
 
 # ---------------------------------------------------------------- results
 
 
-class Result(Shape):
+class Result(Shape, kw_only=True):
     """Any result. `result_type` is the modern dialect's to set."""
 
-    result_type: str | UnsetType = field(default=UNSET, name="resultType")
-    meta: Meta = field(name="_meta", default=UNSET)
+    result_type: str | None = None
+    meta: Meta = field(name="_meta", default=None)
 
 
-class Cacheable(Result):
+class Cacheable(Result, kw_only=True):
     """A result that a modern client may keep."""
 
-    ttl_ms: int | UnsetType = UNSET
-    cache_scope: Literal["public", "private"] | UnsetType = UNSET
+    ttl_ms: int | None = None
+    cache_scope: Literal["public", "private"] | None = None
+
+
+def _no_content() -> list[Any]:
+    return []  # a factory of its own: what `list` makes would be left out as a default
 
 
 class ToolResult(Result, kw_only=True):
-    """A tool's result under full control.
+    """A tool's result under full control. A str as `content` is one text.
 
     >>> ToolResult(content=[Text("File not found")], is_error=True).is_error
     True
     """
 
-    content: list[Any] = []
+    content: list[Any] = field(default_factory=_no_content)
     structured: Any = field(name="structuredContent", default=UNSET)
-    is_error: bool | UnsetType = UNSET
+    is_error: bool | None = None
 
 
 class GetPromptResult(Result, kw_only=True):
-    description: str | UnsetType = UNSET
+    description: str | None = None
     messages: list[Any]
 
 
@@ -235,17 +244,17 @@ class ReadResourceResult(Cacheable, kw_only=True):
 class ListResult(Cacheable, kw_only=True):
     """One page of one of the four lists; exactly one of the lists is set."""
 
-    tools: list[ListedTool] | UnsetType = UNSET
-    prompts: list[ListedPrompt] | UnsetType = UNSET
-    resources: list[ListedResource] | UnsetType = UNSET
-    resource_templates: list[ListedTemplate] | UnsetType = UNSET
-    next_cursor: str | UnsetType = UNSET
+    tools: list[ListedTool] | None = None
+    prompts: list[ListedPrompt] | None = None
+    resources: list[ListedResource] | None = None
+    resource_templates: list[ListedTemplate] | None = None
+    next_cursor: str | None = None
 
 
 class Completion(Shape):
     values: list[str]
-    total: int | UnsetType = UNSET
-    has_more: bool | UnsetType = UNSET
+    total: int | None = None
+    has_more: bool | None = None
 
 
 class CompleteResult(Result, kw_only=True):
@@ -256,27 +265,27 @@ class InitializeResult(Result, kw_only=True):
     protocol_version: str
     capabilities: dict[str, Any]
     server_info: Implementation
-    instructions: str | UnsetType = UNSET
+    instructions: str | None = None
 
 
 class DiscoverResult(Cacheable, kw_only=True):
     supported_versions: list[str]
     capabilities: dict[str, Any]
-    instructions: str | UnsetType = UNSET
+    instructions: str | None = None
 
 
 class InputRequired(Result, kw_only=True):
     """A modern result that asks: the client answers by sending the same request again."""
 
-    input_requests: dict[str, Any] | UnsetType = UNSET
-    request_state: str | UnsetType = UNSET
+    input_requests: dict[str, Any] | None = None
+    request_state: str | None = None
 
 
 # ---------------------------------------------------------------- parameters
 
 
 class Params(Shape):
-    """The parameters of a request that has none of its own."""
+    """The parameters of a request that has none of its own. `UNSET` is absent here: a peer's null is something else."""
 
     meta: RequestMeta | UnsetType = field(name="_meta", default=UNSET)
 
@@ -364,11 +373,11 @@ class CancelledParams(Params, kw_only=True):
 class ProgressParams(Shape):
     progress_token: int | str
     progress: float
-    total: float | UnsetType = UNSET
-    message: str | UnsetType = UNSET
+    total: float | None = None
+    message: str | None = None
 
 
 class LogParams(Shape):
     level: str
     data: Any
-    logger: str | UnsetType = UNSET
+    logger: str | None = None
