@@ -30,6 +30,12 @@ COPIED = ("src", "tests", "examples", "docs", "bench", "scripts", "pyproject.tom
 TESTS: dict[str, tuple[str, ...]] = {
     "protocol": ("tests/protocol", "tests/wire", "tests/server/test_conversation.py"),
     "transports/stdio.py": ("tests/transports/test_stdio.py", "tests/transports/test_garbage.py"),
+    "transports/guard.py": ("tests/transports/test_guard.py", "tests/transports/test_http.py"),
+    "transports/sessions.py": (
+        "tests/transports/test_session_owner.py",
+        "tests/transports/test_lifecycle.py",
+        "tests/transports/test_http.py",
+    ),
     "transports": ("tests/transports/test_http.py", "tests/transports/test_lifecycle.py", "tests/transports"),
     "features/subscriptions.py": ("tests/features/test_subscriptions.py", "tests/client/test_listen.py"),
     "features/principal.py": (
@@ -42,6 +48,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "features/registry.py": ("tests/features/test_lists.py", "tests/features/test_completion.py"),
     "schema/uritemplate.py": ("tests/schema/test_uritemplate.py", "tests/features/test_resources.py"),
     "server/visible.py": (
+        "tests/server/test_visible.py",
         "tests/server/test_context.py",
         "tests/features/test_subscriptions.py",
         "tests/features/test_prompts.py",
@@ -107,7 +114,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[ast.AST], ast.AST]]]
             yield "without not", lambda made: made.operand  # type: ignore[attr-defined]
         case ast.If() | ast.While() | ast.IfExp():
             yield "condition is the opposite", _negated
-        case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
+        case ast.Return(value=ast.expr() as value) if ast.unparse(value) not in ("None", "True", "False"):
             yield "returns None", lambda made: ast.Return(ast.Constant(None))
         case ast.Raise() | ast.AugAssign() | ast.Delete():
             yield "is left out", lambda made: ast.Pass()

@@ -1,0 +1,132 @@
+"""Which names a server answers to, whose pages it serves, and which replies a client takes: one row each."""
+
+from __future__ import annotations
+
+import pytest
+
+from redstart.transports.guard import MAX_BODY, Guard
+
+PLAIN = Guard()
+NAMED = Guard(allowed_hosts=["MCP.example.com", "ten.example:8443"], allowed_origins=["https://App.example/"])
+PUBLIC = Guard(public_url="https://user:secret@Public.example:8443/mcp")
+OPEN = Guard(allowed_hosts=["*"])
+ANY_SITE = Guard(allowed_origins=["*"])
+
+HOSTS: list[tuple[Guard, str, bool]] = [
+    (PLAIN, "localhost", True),
+    (PLAIN, "LOCALHOST:8000", True),
+    (PLAIN, "127.0.0.1:1", True),
+    (PLAIN, "[::1]:8000", True),
+    (PLAIN, "[::1]", True),
+    (PLAIN, "", False),
+    (PLAIN, "evil.example", False),
+    (PLAIN, "localhost.evil.example", False),
+    (PLAIN, "localhost:80@evil.example", False),
+    (PLAIN, "localhost:8000x", False),
+    (PLAIN, "localhost:²", False),
+    (PLAIN, "[::1]evil", False),
+    (PLAIN, "[::1", False),
+    (NAMED, "mcp.example.com", True),
+    (NAMED, "mcp.example.com:443", True),
+    (NAMED, "ten.example:8443", True),
+    (NAMED, "ten.example", False),
+    (NAMED, "ten.example:80", False),
+    (NAMED, "localhost", True),
+    (PUBLIC, "public.example", True),
+    (PUBLIC, "secret@public.example", False),
+    (OPEN, "anything.example", True),
+]
+
+
+@pytest.mark.parametrize(("guard", "host", "allowed"), HOSTS, ids=[f"{h or 'none'}-{ok}" for _, h, ok in HOSTS])
+def test_hosts(guard: Guard, host: str, allowed: bool) -> None:
+    for _ in range(2):  # what was decided once is decided the same way again
+        refusal = guard.check({b"host": host.encode("latin-1")})
+        assert (refusal is None) is allowed
+        assert refusal is None or (refusal.status == 421 and repr(host) in refusal.text)
+
+
+ORIGINS: list[tuple[Guard, str, bool]] = [
+    (PLAIN, "http://localhost", True),
+    (PLAIN, "https://127.0.0.1:3000", True),
+    (PLAIN, "http://evil.example", False),
+    (PLAIN, "http://localhost.evil.example", False),
+    (PLAIN, "http://localhost/path", False),
+    (PLAIN, "ftp://localhost", False),
+    (PLAIN, "localhost", False),
+    (PLAIN, "null", False),
+    (PLAIN, "", False),
+    (NAMED, "https://app.example", True),
+    (NAMED, "https://APP.example", True),
+    (NAMED, "http://app.example", False),
+    (NAMED, "https://mcp.example.com", True),
+    (PUBLIC, "https://public.example:8443", True),
+    (OPEN, "https://evil.example", False),
+    (ANY_SITE, "https://evil.example", True),
+]
+
+
+@pytest.mark.parametrize(("guard", "origin", "allowed"), ORIGINS, ids=[f"{o or 'none'}-{ok}" for _, o, ok in ORIGINS])
+def test_origins(guard: Guard, origin: str, allowed: bool) -> None:
+    for _ in range(2):
+        refusal = guard.check({b"host": b"localhost", b"origin": origin.encode()})
+        assert (refusal is None) is allowed
+        assert refusal is None or (refusal.status == 403 and repr(origin) in refusal.text)
+
+
+def test_only_sites_that_are_named_may_read_replies() -> None:
+    assert NAMED.grants(b"https://APP.example")
+    assert ANY_SITE.grants(b"https://evil.example")
+    assert not NAMED.grants(b"https://evil.example")
+    assert not PLAIN.grants(b"http://localhost")
+
+
+def test_a_request_without_a_host_is_refused_and_one_without_an_origin_is_not() -> None:
+    assert PLAIN.check({}) is not None
+    assert PLAIN.check({b"host": b"localhost"}) is None
+
+
+def test_many_names_are_decided_alike_though_few_are_remembered() -> None:
+    guard = Guard(allowed_hosts=["*"], allowed_origins=["*"])
+    for number in range(2000):
+        name = b"host%d" % number
+        assert guard.check({b"host": name, b"origin": b"https://" + name}) is None
+        assert guard.accepts({b"accept": b"application/json;v=%d" % number}).json
+
+
+@pytest.mark.parametrize("url", ["mcp.example.com", "ftp://mcp.example.com", "https://", "/mcp"])
+def test_a_public_url_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="public_url must be like"):
+        Guard(public_url=url)
+
+
+def test_the_limit_of_a_body_is_four_mebibytes_or_as_told() -> None:
+    assert (PLAIN.max_body, MAX_BODY, Guard(max_body=5).max_body) == (MAX_BODY, 4 * 1024 * 1024, 5)
+
+
+ACCEPTS: list[tuple[str | None, bool, bool]] = [
+    (None, True, True),
+    ("*/*", True, True),
+    ("application/json", True, False),
+    ("text/event-stream", False, True),
+    ("APPLICATION/JSON, Text/Event-Stream", True, True),
+    ("application/*", True, False),
+    ("text/*;q=0.1", False, True),
+    ("text/html", False, False),
+    ("", False, False),
+    ("application/json;q=0, */*", False, True),
+    ("*/*, application/json;q=0", False, True),
+    ("application/*;q=0, application/json", True, False),
+    ("application/json; Q=0", False, False),
+    ("application/json;q=x", False, False),
+    ('application/json;a="b,c;q=0", text/event-stream', True, True),
+    ('text/html;a="application/json"', False, False),
+]
+
+
+@pytest.mark.parametrize(("accept", "json", "sse"), ACCEPTS)
+def test_accepts(accept: str | None, json: bool, sse: bool) -> None:
+    headers = {} if accept is None else {b"accept": accept.encode()}
+    for _ in range(2):
+        found = PLAIN.accepts(headers)
+        assert (found.json, found.sse) == (json, sse)
