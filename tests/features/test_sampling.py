@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from features.asking import MODERN, accept, every, play_tool, script, serve
-from redstart import Accepted, Context
-from redstart.wire.types import Message, Text
+from redstart import (
+    Accepted,
+    Annotations,
+    Audio,
+    Context,
+    EmbeddedResource,
+    Message,
+    ResourceContents,
+    ResourceLink,
+    Text,
+)
+from spec_facts import REVISIONS, problems
 
 
 class Words(str):
@@ -113,5 +124,55 @@ def test_what_no_json_can_carry_is_still_refused(caplog: pytest.LogCaptureFixtur
     async def t(ctx: Context) -> str:
         return (await ctx.sample("hi", metadata={"a": object()})).text
 
-    assert "TypeError" in play_tool(serve(t), MODERN, None)[0]
-    assert "Encoding objects of type object is unsupported" in caplog.text
+    assert "failed" in play_tool(serve(t), MODERN, None)[0]
+    assert "ctx.sample(): metadata must be a dict that JSON can carry" in caplog.text
+
+
+# ---------------------------------------------------------------- what a revision knows
+
+NOTES = Annotations(priority=1, last_modified="2026-01-01")
+PARTS = [
+    Text("a", annotations=NOTES, meta={"k": 1}),
+    Audio(b"RIFF"),
+    EmbeddedResource(ResourceContents("notes://a", text="the note")),
+    EmbeddedResource(ResourceContents("notes://b", "application/pdf", blob=b"x")),
+    ResourceLink("notes://c", "c"),
+    {"type": "tool_use", "id": "1", "name": "add", "input": {}, "own": 1},
+    {"type": "tool_result", "toolUseId": "1", "content": "3"},
+]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_messages_are_gated_like_results(revision: str) -> None:
+    async def t(ctx: Context) -> str:
+        return (await ctx.sample([Message("user", list(PARTS)), Message("user", Audio(b"RIFF"))])).text
+
+    text, player = play_tool(serve(t), revision, script(said("hi")))
+    params = player.asked[0]["params"]
+    assert problems(params, "CreateMessageRequestParams", revision) == []
+    shown = json.dumps(params)
+    assert "the note" in shown
+    assert "notes://b" in shown
+    assert ("lastModified" in shown) is (revision >= "2025-06-18")
+    assert ("audio/wav" in shown) is True
+    assert len(params["messages"]) == (2 if revision >= "2025-11-25" else 8)
+    assert text == "hi"
+
+
+@every
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"temperature": "hot"}, "ctx.sample(): temperature must be a number, not 'hot'"),
+        ({"max_tokens": "many"}, "ctx.sample(): max_tokens must be an integer, not 'many'"),
+        ({"model_preferences": {"costPriority": 5}}, "model_preferences must be a ModelPreferences"),
+        ({"include_context": "everything"}, "include_context must be 'none' or 'thisServer'"),
+    ],
+)
+def test_settings_are_checked(revision: str, options: dict[str, Any], words: str) -> None:
+    async def t(ctx: Context) -> str:
+        with pytest.raises(TypeError) as problem:
+            await ctx.sample("hi", **options)
+        return str(problem.value)
+
+    assert words in play_tool(serve(t), revision, script(said("hi")))[0]

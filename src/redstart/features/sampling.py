@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 from zlib import crc32
 
 import msgspec
@@ -16,7 +16,9 @@ from msgspec import Raw
 from redstart.features.ask import BadAnswer, Question
 from redstart.features.results import block
 from redstart.protocol.call import Call
-from redstart.wire.types import Message
+from redstart.protocol.dialect import Dialect
+from redstart.wire.check import checked
+from redstart.wire.types import EmbeddedResource, ListedTool, Message, ResourceLink, Shape, Text
 
 ROLES: Final = ("user", "assistant")
 
@@ -56,6 +58,59 @@ class Root:
     uri: str
     name: str = ""
     meta: dict[str, Any] = field(default_factory=dict)
+
+
+class ToolUse(Shape, tag_field="type", tag="tool_use"):
+    """What the model wants called."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class ToolAnswer(Shape, tag_field="type", tag="tool_result"):
+    """What came of it, told to the model."""
+
+    tool_use_id: str
+    content: list[Any]
+    structured_content: Any = msgspec.UNSET
+    is_error: bool | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class ModelHint(Shape):
+    name: str | None = None
+
+
+class ModelPreferences(Shape):
+    hints: list[ModelHint] | None = None
+    cost_priority: _Share | None = None
+    speed_priority: _Share | None = None
+    intelligence_priority: _Share | None = None
+
+
+class ToolChoice(Shape):
+    mode: Literal["auto", "required", "none"] | None = None
+
+
+class SamplingSettings(Shape):
+    """The parameters of a request to the client's model, but for its messages and tools."""
+
+    max_tokens: int
+    system_prompt: str | None = None
+    temperature: float | None = None
+    stop_sequences: list[str] | None = None
+    model_preferences: ModelPreferences | None = None
+    include_context: Literal["none", "thisServer", "allServers"] | None = None
+    metadata: dict[str, Any] | None = None
+    tool_choice: ToolChoice | None = None
+
+
+_SETTINGS: Final = [(field.name, field.encode_name) for field in msgspec.structs.fields(SamplingSettings)]
 
 
 class SampleQuestion(Question):
@@ -99,9 +154,12 @@ def sampling_question(
     **options: Any,
 ) -> Question:
     """A request to the client's model."""
-    said = [_message(message) for message in ([messages] if _is_one(messages) else messages)]
-    params: dict[str, Any] = {"messages": said, "maxTokens": max_tokens}
-    params.update({name: value for name, value in options.items() if value is not None})
+    given = [messages] if _is_one(messages) else messages
+    said = [message for one in given for message in _messages(one, call.dialect)]
+    settings: dict[str, Any] = {name: options.get(wire) for name, wire in _SETTINGS}
+    settings["max_tokens"] = max_tokens
+    params: dict[str, Any] = {"messages": said}
+    params |= msgspec.to_builtins(checked(SamplingSettings(**settings), "ctx.sample()"))
     needs = ["sampling"]
     if tools:
         params["tools"] = [_tool(call, tool) for tool in tools]
@@ -125,7 +183,8 @@ def _is_one(messages: Any) -> bool:
     )
 
 
-def _message(message: Any) -> dict[str, Any]:
+def _messages(message: Any, dialect: Dialect) -> list[dict[str, Any]]:
+    """One message, or one for each block where a revision has no lists of blocks."""
     if isinstance(message, Message):
         role, content = message.role, message.content
     elif isinstance(message, Mapping):
@@ -136,22 +195,58 @@ def _message(message: Any) -> dict[str, Any]:
         role, content = "user", message
     if role not in ROLES:
         raise ValueError(f'a message is from "user" or "assistant", not from {role!r}')
-    if isinstance(content, list):
-        return {"role": role, "content": [_block(part) for part in content]}
-    return {"role": role, "content": _block(content)}
+    parts = [_part(part, dialect) for part in (content if isinstance(content, list) else [content])]
+    if isinstance(content, list) and dialect.sampling_parts:
+        return [{"role": role, "content": parts}]
+    return [{"role": role, "content": part} for part in parts]
 
 
-def _block(content: Any) -> Any:
+def _part(content: Any, dialect: Dialect) -> Any:
     if isinstance(content, Mapping) and content.get("type") in ("tool_use", "tool_result"):
-        return dict(content)
-    if isinstance(content, dict):
-        content = {key: _plain(value) if isinstance(value, str) else value for key, value in content.items()}
-    return msgspec.to_builtins(block(content), enc_hook=_plain)
+        made: Any = _tool_part(content)
+        if not dialect.sampling_parts:
+            made = Text(f"[{content['type']}: this client's protocol revision has no tools in sampling]")
+    else:
+        if isinstance(content, dict):
+            content = {key: _plain(value) if isinstance(value, str) else value for key, value in content.items()}
+        made = block(content)
+        if isinstance(made, EmbeddedResource | ResourceLink):
+            made = Text(_in_words(made))
+        made = dialect.block(made)
+    return msgspec.to_builtins(made, enc_hook=_plain)
+
+
+def _tool_part(content: Mapping[str, Any]) -> Any:
+    """A use of a tool by the model, or its result, as the handler gives it."""
+    fields = dict(content)
+    if fields["type"] == "tool_result":
+        inner = fields.get("content", [])
+        fields["content"] = [block(item) for item in (inner if isinstance(inner, list) else [inner])]
+    try:
+        return msgspec.convert(fields, ToolUse if fields["type"] == "tool_use" else ToolAnswer)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"not a valid {fields['type']} block: {error}") from None
+
+
+def _in_words(made: EmbeddedResource | ResourceLink) -> str:
+    """Sampling has no resources in any revision: their text, or what was left out."""
+    if isinstance(made, ResourceLink):
+        return f"[resource link] {made.name}: {made.uri}"
+    contents = made.resource
+    if contents.text is not None:
+        return f"[resource {contents.uri}]\n{contents.text}"
+    size = len(contents.blob or b"")
+    return f"[resource {contents.uri}, {contents.mime_type or 'binary'}, {size} bytes: sampling has no resources]"
 
 
 def _tool(call: Call, tool: Any) -> Any:
     entry = getattr(tool, "entry", None)
-    return entry(call.dialect) if callable(entry) else tool
+    if callable(entry):
+        return entry(call.dialect)
+    try:
+        return call.dialect.entry(msgspec.convert(tool, ListedTool))
+    except msgspec.ValidationError as error:
+        raise ValueError(f"ctx.sample(): tools: {error}") from None
 
 
 def _copied(answer: Any) -> Any:

@@ -40,6 +40,9 @@ class Dialect(Protocol):
     def entry(self, listed: Any) -> Any:
         """A list entry without what this revision does not know."""
 
+    def block(self, block: Any) -> Any:
+        """A block of content without what this revision does not know, or a text in place of it."""
+
     def fault(self, error: ProtocolError) -> ProtocolError:
         """The error with the code of this revision."""
 

@@ -102,9 +102,9 @@ class Handshake:
     def _gated(self, result: Any) -> Any:
         match result:
             case t.ToolResult():
-                return msgspec.structs.replace(result, content=[self._block(c) for c in result.content])
+                return msgspec.structs.replace(result, content=[self.block(c) for c in result.content])
             case t.GetPromptResult():
-                messages = [t.Message(m.role, self._block(m.content)) for m in result.messages]
+                messages = [t.Message(m.role, self.block(m.content)) for m in result.messages]
                 return msgspec.structs.replace(result, messages=messages)
             case t.ReadResourceResult():
                 return msgspec.structs.replace(result, contents=[self.entry(c) for c in result.contents])
@@ -112,7 +112,7 @@ class Handshake:
                 return msgspec.structs.replace(result, server_info=self.entry(result.server_info))
         return result
 
-    def _block(self, block: Any) -> Any:
+    def block(self, block: Any) -> Any:
         if self.age < CONTENT_SINCE.get(type(block), 0):
             return t.Text(_in_words(block))
         return self._without_unknown(block)

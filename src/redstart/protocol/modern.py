@@ -96,6 +96,9 @@ class Modern:
             return msgspec.structs.replace(listed, execution=None)
         return listed
 
+    def block(self, block: Any) -> Any:
+        return block
+
     def fault(self, error: ProtocolError) -> ProtocolError:
         if error.code == RESOURCE_NOT_FOUND:
             return ProtocolError(INVALID_PARAMS, error.message, error.data)

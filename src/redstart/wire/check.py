@@ -14,8 +14,6 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, ge
 import msgspec
 from msgspec import NODEFAULT, UNSET, Raw, Struct
 
-from redstart.wire.jsonrpc import encode
-
 S = TypeVar("S", bound=Struct)
 _WORDS: Final[dict[Any, str]] = {
     str: "a string",
@@ -70,12 +68,12 @@ def _fitting(name: str, rule: _Rule, value: Any) -> Any:
         if rule.kind in (str, bytes):
             if not isinstance(value, rule.kind):
                 raise TypeError
-            return rule.kind(value) if rule.kind is bytes else str.__str__(value)
+            return bytes(value) if rule.kind is bytes else _text(value)
         fitting = value if type(value) is Raw else msgspec.convert(value, rule.kind)
         if isinstance(fitting, float) and not math.isfinite(fitting):
             raise TypeError
         if isinstance(fitting, dict):
-            encode(fitting)
+            return msgspec.to_builtins(fitting, str_keys=True, enc_hook=_text)
     except (TypeError, ValueError, RecursionError):
         shown = f"{value!r:.60}"
         raise InvalidShape(f"{name}: {rule.name} must be {rule.words}, not {shown}") from None
@@ -83,6 +81,13 @@ def _fitting(name: str, rule: _Rule, value: Any) -> Any:
         if isinstance(inner, Struct):
             checked(inner)
     return fitting
+
+
+def _text(value: Any) -> str:
+    """A text of a subclass of str, as the encoder needs it."""
+    if not isinstance(value, str):
+        raise TypeError
+    return str.__str__(value)
 
 
 @cache
