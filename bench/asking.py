@@ -54,7 +54,7 @@ def _dialogues(exchange: Exchange, first: int) -> None:
 
 
 def _check(reply: dict[str, Any]) -> None:
-    if reply["result"].get("structuredContent") != reply["id"] + 7:
+    if reply["result"].get("structuredContent") != {"result": reply["id"] + 7}:
         raise WrongAnswer(str(reply)[:300])
 
 

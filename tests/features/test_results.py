@@ -17,6 +17,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import jsonschema
 import msgspec
 import pydantic
 import pytest
@@ -24,6 +25,7 @@ import pytest
 from features.support import ask
 from redstart import (
     Audio,
+    Context,
     EmbeddedResource,
     Image,
     ResourceContents,
@@ -165,7 +167,7 @@ def test_data_without_an_annotation_is_json_text(value: Any, expected: str) -> N
 def test_none_is_success_or_null() -> None:
     assert text(None, None) == "Success"
     assert text(None, type(None)) == "Success"
-    assert call(None, int | None) == {"content": [{"type": "text", "text": "null"}], "structuredContent": None}
+    assert call(None, int | None) == {"content": [{"type": "text", "text": "null"}], "structuredContent": {"result": None}}
 
 
 @pytest.mark.parametrize(
@@ -202,13 +204,42 @@ def test_structured_content_in_every_revision(era: str, annotation: Any, value: 
     if era < "2025-06-18":
         assert "outputSchema" not in listed
         assert "structuredContent" not in result
-    elif era < MODERN and not isinstance(raw, dict):
-        assert result["structuredContent"] == {"result": raw}
-        assert listed["outputSchema"]["type"] == "object"
-        assert list(listed["outputSchema"]["properties"]) == ["result"]
-    else:
-        assert result["structuredContent"] == raw
-        assert listed["outputSchema"]["type"] == {int: "integer", list[int]: "array", Place: "object"}[annotation]
+        return
+    wrapped = not isinstance(raw, dict)
+    assert result["structuredContent"] == ({"result": raw} if wrapped else raw)
+    assert listed["outputSchema"]["type"] == "object"
+    assert (list(listed["outputSchema"]["properties"]) == ["result"]) is wrapped
+    assert listed["outputSchema"].get("x-fastmcp-wrap-result", False) is wrapped
+    jsonschema.validate(result["structuredContent"], listed["outputSchema"])
+
+
+@pytest.mark.parametrize("era", [era for era in REVISIONS if era >= "2025-06-18"])
+@pytest.mark.parametrize("schema", [None, {"type": "integer"}, {"type": "object"}, {}])
+def test_a_bare_value_in_a_tool_result_stays_bare_where_it_may(era: str, schema: dict[str, Any] | None) -> None:
+    server = Server("t", tools=[Tool("t", handler=lambda: ToolResult(structured=42), output_schema=schema)])
+    [listed] = ask(server, era, "tools/list")["tools"]
+    result = ask(server, era, "tools/call", name="t", arguments={})
+    if schema == {"type": "object"}:
+        assert result["isError"] is True
+        return
+    assert result["structuredContent"] == (42 if era == MODERN else {"result": 42})
+    if schema is not None:
+        jsonschema.validate(result["structuredContent"], listed["outputSchema"])
+        assert era == MODERN or listed["outputSchema"]["type"] == "object"
+
+
+def test_another_handler_gets_the_value_itself() -> None:
+    server = Server("t")
+
+    @server.tool
+    def seven() -> int:
+        return 7
+
+    @server.tool
+    async def twice(ctx: Context) -> str:
+        return str((await ctx.call_tool("seven")).structured * 2)
+
+    assert ask(server, MODERN, "tools/call", name="twice", arguments={})["content"][0]["text"] == "14"
 
 
 @pytest.mark.parametrize(
@@ -296,7 +327,7 @@ def test_a_kept_promise_of_content_passes() -> None:
 
 
 def test_optional_text_is_not_quoted() -> None:
-    assert call("abc", str | None) == {"content": [{"type": "text", "text": "abc"}], "structuredContent": "abc"}
+    assert call("abc", str | None) == {"content": [{"type": "text", "text": "abc"}], "structuredContent": {"result": "abc"}}
 
 
 # ---------------------------------------------------------------- size

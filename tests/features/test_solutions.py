@@ -172,7 +172,7 @@ def test_the_first_solution_is_the_result_and_the_generator_is_closed() -> None:
     server = Server("logic")
     closed: list[bool] = []
     server.tool(name="numbers", solutions="first")(numbers(closed, 9))
-    assert call(server, "numbers") == {"content": [{"type": "text", "text": "0"}], "structuredContent": 0}
+    assert call(server, "numbers") == {"content": [{"type": "text", "text": "0"}], "structuredContent": {"result": 0}}
     assert closed == [True]
 
 

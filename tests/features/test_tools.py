@@ -54,7 +54,12 @@ def test_name_description_and_arguments_come_from_the_function() -> None:
             "required": ["a"],
             "additionalProperties": False,
         },
-        "outputSchema": {"type": "integer"},
+        "outputSchema": {
+            "type": "object",
+            "properties": {"result": {"type": "integer"}},
+            "required": ["result"],
+            "x-fastmcp-wrap-result": True,
+        },
     }
 
 
@@ -277,7 +282,7 @@ def test_two_calls_on_one_connection() -> None:
         return 2 * n
 
     calls = [("tools/call", {"name": "double", "arguments": {"n": n}}) for n in (1, 2)]
-    assert [answer["result"]["structuredContent"] for answer in talk(server, ERA, calls)] == [2, 4]
+    assert [answer["result"]["structuredContent"]["result"] for answer in talk(server, ERA, calls)] == [2, 4]
 
 
 def test_needs_in_a_handshake_are_told_to_the_model() -> None:

@@ -39,9 +39,8 @@ def test_mcp_client(mode: str, transport: str, url: str) -> None:
             result = await client.call_tool("add", {"a": 40})
             assert result.content[0].text == "42"
             assert not result.is_error
-            modern = client.protocol_version == "2026-07-28"
-            assert result.structured_content == (42 if modern else {"result": 42})
-            assert modern == (mode != "legacy")
+            assert result.structured_content == {"result": 42}
+            assert (client.protocol_version == "2026-07-28") == (mode != "legacy")
             bad = await client.call_tool("add", {"a": "x"})
             assert bad.is_error
             assert bad.content[0].text == 'Argument "a" must be an integer, got the string "x".'
@@ -59,6 +58,18 @@ def test_fastmcp_client(transport: str, url: str) -> None:
         async with Client(target) as client:
             assert [tool.name for tool in await client.list_tools()] == ["add"]
             result = await client.call_tool("add", {"a": 40})
+            assert result.data == 42
+
+    asyncio.run(main())
+
+
+def test_fastmcp_client_of_two_servers(url: str) -> None:
+    """It speaks through a proxy of its own, which refuses structured content that is not an object."""
+    from fastmcp import Client
+
+    async def main() -> None:
+        async with Client({"mcpServers": {"one": {"url": url}, "two": {"url": url}}}) as client:
+            result = await client.call_tool("one_add", {"a": 40})
             assert result.data == 42
 
     asyncio.run(main())

@@ -29,7 +29,7 @@ def test_typescript_client(mode: str, transport: str, typescript: list[str]) -> 
     assert seen["server"] == {"name": "twelve", "version": "1.2.3"}
     assert seen["tools"] == ["add"]
     assert seen["good"]["content"] == [{"type": "text", "text": "42"}]
-    assert seen["good"]["structuredContent"] == (42 if mode != "legacy" else {"result": 42})
+    assert seen["good"]["structuredContent"] == {"result": 42}
     assert seen["bad"]["isError"] is True
 
 

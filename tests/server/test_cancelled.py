@@ -52,7 +52,7 @@ def test_cancelled_by_notification_on_stdio(kind: str) -> None:
         def round_of_calls() -> dict[str, int]:
             begun = [next(ids) for _ in range(CALLS)]
             child.write(*(modern(id, "tools/call", {"name": kind, "arguments": {}}) for id in begun))
-            assert ask("begun", count=CALLS)["structuredContent"] == CALLS
+            assert ask("begun", count=CALLS)["structuredContent"] == {"result": CALLS}
             child.write(*(message(None, "notifications/cancelled", {"requestId": id}) for id in begun))
             assert ask("ping")["content"][0]["text"] == "pong"
             left: dict[str, int] = ask("left")["structuredContent"]
@@ -119,7 +119,7 @@ def test_cancelled_by_hanging_up_on_http(kind: str) -> None:
             callers = [Caller(port) for _ in range(CALLS)]
             for caller in callers:
                 caller.send(kind)
-            assert observer.ask("begun", count=CALLS)["structuredContent"] == CALLS
+            assert observer.ask("begun", count=CALLS)["structuredContent"] == {"result": CALLS}
             for caller in callers:
                 caller.close()
             assert observer.ask("ping")["content"][0]["text"] == "pong"

@@ -110,7 +110,7 @@ def test_everything_is_made_once_in_order_and_cleaned_up_after_the_handler(
     [served] = server.tools
     assert list(served.input_schema["properties"]) == ["x"]
     result = play(server, lambda peer: peer.call(tool.__name__, x=0))
-    assert result["structuredContent"] == expected
+    assert result["structuredContent"] == {"result": expected}
     assert events.count("value") == 1
     assert events.index("handler") < events.index("close")
     assert events.index("handler") < events.index("aclose")

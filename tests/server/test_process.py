@@ -284,7 +284,7 @@ SCRIPT = """
         meta = {prefix + "protocolVersion": "2026-07-28", prefix + "clientCapabilities": {}}
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "where", "_meta": meta}}
         peer.send(json.dumps(call).encode())
-        print(json.dumps([os.getpid(), json.loads(await inbox.get())["result"]["structuredContent"]]))
+        print(json.dumps([os.getpid(), json.loads(await inbox.get())["result"]["structuredContent"]["result"]]))
         await peer.close()
         await server.host.stop()
 

@@ -29,7 +29,7 @@ class CallResult(Struct, kw_only=True):
     is_error: bool = False
     meta: dict[str, Any] = {}
     wrapped: bool = False
-    """Whether the server put the value into `{"result": …}` because its revision knows objects only."""
+    """Whether the server put the value into `{"result": …}` because many clients know objects only."""
 
     @property
     def data(self) -> Any:

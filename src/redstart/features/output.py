@@ -36,7 +36,7 @@ class Converted(Struct, frozen=True):
 class Output:
     """The promise of one tool."""
 
-    __slots__ = ("_allowed", "_check", "_cut", "_exact", "_names", "_where", "schema", "wraps")
+    __slots__ = ("_allowed", "_check", "_cut", "_exact", "_names", "_where", "_wraps", "schema")
 
     def __init__(
         self,
@@ -58,8 +58,13 @@ class Output:
             self._check = _checking(schema, where)
         else:
             self._promise(annotation)
-        self.wraps = self.schema is not None and self.schema.get("type") != "object"
-        """Whether older clients, which know objects only, get the value as `{"result": …}`."""
+        self._wraps: tuple[str, ...] = ()
+        """Where clients get the value as `{"result": …}`: many know objects only, and older revisions too.
+
+        A schema that somebody wrote by hand is published as it is wherever the revision allows that.
+        """
+        if self.schema is not None and self.schema.get("type") != "object":
+            self._wraps = ("objects", "any") if schema is None else ("objects",)
 
     def _promise(self, annotation: Any) -> None:
         if self._names:
@@ -81,12 +86,12 @@ class Output:
         """The schema for `tools/list`, in a revision that knows `structured`."""
         if self.schema is None or structured == "none":
             return None
-        return _wrapped_schema(self.schema) if structured == "objects" and self.wraps else self.schema
+        return _wrapped_schema(self.schema) if structured in self._wraps else self.schema
 
     # ------------------------------------------------------------ keeping it
 
-    def result(self, value: Any, dialect: Any) -> t.ToolResult:
-        """The result that `value` becomes for this client."""
+    def result(self, value: Any, structured: str) -> t.ToolResult:
+        """The result that `value` becomes in a revision that knows `structured`, or "whole" for another handler."""
         if type(value) is self._exact:
             raw = b"%d" % value if self._exact is int else b"true" if value else b"false"
             made = t.ToolResult(content=[t.Text(raw.decode())])
@@ -97,12 +102,9 @@ class Output:
             made, raw = found, bytes(found.structured)
             if self._check is not None:
                 self._check(raw)
-        if dialect.structured == "any":
-            made.structured = Raw(raw)
-        elif dialect.structured == "none":
-            made.structured = UNSET
-        else:
-            made.structured = Raw(b'{"result":%b}' % raw) if self.wraps or raw[:1] != b"{" else Raw(raw)
+        if structured in self._wraps or (structured == "objects" and raw[:1] != b"{"):
+            raw = b'{"result":%b}' % raw
+        made.structured = UNSET if structured == "none" else Raw(raw)
         return made
 
     def converted(self, value: Any) -> Any:
@@ -246,12 +248,18 @@ def _record(name: str, fields: dict[str, Any]) -> Any:
     return make(name, fields)
 
 
+_OF_DOCUMENTS: Final = ("$schema", "$defs", "definitions")
+
+
 def _wrapped_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    inner = {key: value for key, value in schema.items() if key != "$defs"}
-    wrapped: dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
-    if "$defs" in schema:
-        wrapped["$defs"] = schema["$defs"]
-    return wrapped
+    inner = {key: value for key, value in schema.items() if key not in _OF_DOCUMENTS}
+    return {
+        "type": "object",
+        "properties": {"result": inner},
+        "required": ["result"],
+        "x-fastmcp-wrap-result": True,  # the only sign that clients know: FastMCP's and ours unwrap the value
+        **{key: schema[key] for key in _OF_DOCUMENTS if key in schema},
+    }
 
 
 # ---------------------------------------------------------------- annotations

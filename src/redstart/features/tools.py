@@ -202,16 +202,16 @@ class Tools:
         raw = params.arguments
         if tool.header_rules and call.headers is not None and call.dialect.modern:
             check_headers(tool.header_rules, call, raw)
-        return self._run(call, tool, None if raw is UNSET else raw, call.dialect)
+        return self._run(call, tool, None if raw is UNSET else raw, call.dialect.structured)
 
     async def run(self, call: Call, name: str, raw: bytes) -> t.ToolResult:
         """The result of the tool `name`, on behalf of `call` but whole, whatever its revision; for other handlers."""
         tool = self.registry.find(name, call)
         if tool is None:
             raise self.unknown(name, call)
-        return await self._run(call, tool, raw, call.link.modern)
+        return await self._run(call, tool, raw, "whole")
 
-    async def _run(self, call: Call, tool: Tool, raw: bytes | Raw | None, dialect: Any) -> t.ToolResult:
+    async def _run(self, call: Call, tool: Tool, raw: bytes | Raw | None, structured: str) -> t.ToolResult:
         try:
             if tool.needs:
                 check_needs(call, tool.needs)
@@ -221,7 +221,7 @@ class Tools:
                 return t.ToolResult(content=[t.Text(str(error))], is_error=True)
             plain = tool.plain
             value = await (tool.invoke(call, arguments) if plain is None else plain(**arguments))
-            result = tool.output.result(value, dialect)
+            result = tool.output.result(value, structured)
         except ProtocolError as error:
             if not isinstance(error, Unanswered):
                 raise

@@ -99,10 +99,11 @@ class _Sent(Struct):
     bound: dict[str, Any]
 
 
-class _Made(Struct):
-    """A result that needs no more work."""
+class _Own(Struct):
+    """What the method itself has returned, and what it promises."""
 
-    result: t.ToolResult
+    value: Any
+    output: Output
 
 
 class _Said(Output):
@@ -110,13 +111,13 @@ class _Said(Output):
 
     __slots__ = ()
 
-    def result(self, value: Any, dialect: Any) -> t.ToolResult:
-        if type(value) is _Made:
-            return value.result
+    def result(self, value: Any, structured: str) -> t.ToolResult:
+        if type(value) is _Own:
+            return value.output.result(value.value, structured)
         if isinstance(value, list | tuple) and value and not is_media(value) and all(map(_is_item, value)):
             content, failed = blocks(list(value))
             value = t.ToolResult(content=content, is_error=True if failed else None)
-        return super().result(value, dialect)
+        return super().result(value, structured)
 
 
 def _is_item(value: Any) -> bool:
@@ -162,6 +163,6 @@ class Dispatched(Tool):
         if self._defined:
             value = await self._own.invoke(ctx._call, given.bound)
             if value is not NotImplemented:
-                return _Made(self._own.output.result(value, ctx._call.dialect))
+                return _Own(value, self._own.output)
         log.error("the tool %s is listed by its provider, but neither tool_call nor a method answers for it", self.name)
         raise ToolError(f"{self.name} is listed, but its provider does not answer for it.")
