@@ -143,6 +143,10 @@ def test_confirm_and_choose(revision: str) -> None:
 
     assert play_tool(serve(t), revision, script(accept(answer=True), accept(answer="20")))[0] == "True 20"
     assert play_tool(serve(t), revision, script(DECLINE, accept(answer="10")))[0] == "False 10"
+    _, player = play_tool(serve(t), revision, script(DECLINE, DECLINE))
+    answer = {"type": "boolean", "default": False}  # so that a form can be submitted as it is
+    schema = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+    assert player.asked[0]["params"]["requestedSchema"] == schema
     assert play_tool(serve(t), revision, script(CANCEL, DECLINE))[0] == "The user declined to answer: Which size?"
 
 

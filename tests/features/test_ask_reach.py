@@ -54,6 +54,7 @@ def test_a_client_that_cannot_be_asked(revision: str) -> None:
     if revision == MODERN:
         assert answer["error"]["code"] == -32021
         assert answer["error"]["data"] == {"requiredCapabilities": {"elicitation": {}}}
+        assert answer["error"]["message"].endswith("The question was: Name?")
     else:
         assert answer["result"]["isError"]
         assert "elicitation" in answer["result"]["content"][0]["text"]

@@ -127,6 +127,7 @@ def test_bytes_of_another_kind_are_an_embedded_blob() -> None:
     [block] = call((b"%PDF", "application/pdf"))["content"]
     assert block["resource"]["mimeType"] == "application/pdf"
     assert base64.b64decode(block["resource"]["blob"]) == b"%PDF"
+    assert uuid.UUID(block["resource"]["uri"]).urn == block["resource"]["uri"]  # a name, and nothing of the content
     assert call(b"raw")["content"][0]["resource"]["mimeType"] == "application/octet-stream"
 
 
@@ -167,7 +168,10 @@ def test_data_without_an_annotation_is_json_text(value: Any, expected: str) -> N
 def test_none_is_success_or_null() -> None:
     assert text(None, None) == "Success"
     assert text(None, type(None)) == "Success"
-    assert call(None, int | None) == {"content": [{"type": "text", "text": "null"}], "structuredContent": {"result": None}}
+    assert call(None, int | None) == {
+        "content": [{"type": "text", "text": "null"}],
+        "structuredContent": {"result": None},
+    }
 
 
 @pytest.mark.parametrize(
@@ -327,7 +331,10 @@ def test_a_kept_promise_of_content_passes() -> None:
 
 
 def test_optional_text_is_not_quoted() -> None:
-    assert call("abc", str | None) == {"content": [{"type": "text", "text": "abc"}], "structuredContent": {"result": "abc"}}
+    assert call("abc", str | None) == {
+        "content": [{"type": "text", "text": "abc"}],
+        "structuredContent": {"result": "abc"},
+    }
 
 
 # ---------------------------------------------------------------- size

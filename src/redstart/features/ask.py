@@ -140,7 +140,7 @@ def _cannot_ask(call: Call, question: Question, need: str) -> Exception:
     if call.dialect.modern:
         # `{}` is the whole of a plain form, so a client that declared nothing is told the shorter way.
         short = need == "elicitation.form" and not call.capabilities.has(what)
-        return missing_capability([what if short else need])
+        return missing_capability([what if short else need], question.message)
     return _cannot(question, need, f"the client does not support it (it did not declare {need})")
 
 

@@ -170,6 +170,12 @@ def compile_form(schema: Any) -> Form:
     return _from_key(key)
 
 
+CONFIRM: Final = Form(
+    [Field.plain(ANSWER, {"type": "boolean"}, {}, False, required=True, nullable=False)], itemgetter(ANSWER), exact=bool
+)
+"""A yes or no. The default lets a user submit the form without touching its box."""
+
+
 def elicitation(message: str, schema: Any, titled: bool) -> tuple[Form, Raw, int]:
     """A form, and the params and the fingerprint of an elicitation with it."""
     constant = (type(schema) is type or _is_itself(schema)) and len(message) <= SAID_CHARS  # as nearly always

@@ -5,8 +5,8 @@ A value becomes JSON once; the same bytes serve as the text block and as the str
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import Any, Final, TypeVar
+from uuid import uuid4
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -52,8 +52,7 @@ def media(data: bytes, mime_type: str) -> Block:
         return t.Image(data, mime_type)
     if kind == "audio":
         return t.Audio(data, mime_type)
-    uri = f"data:{mime_type};base64,{b64encode(data[:24]).decode()}"
-    return t.EmbeddedResource(t.ResourceContents(uri, mime_type, blob=data))
+    return t.EmbeddedResource(t.ResourceContents(f"urn:uuid:{uuid4()}", mime_type, blob=data))
 
 
 def block(value: Any) -> Block:

@@ -281,7 +281,7 @@ def check_needs(call: Call, needs: Sequence[str]) -> None:
     raise missing_capability(lacking)
 
 
-def missing_capability(paths: Sequence[str]) -> ProtocolError:
+def missing_capability(paths: Sequence[str], question: str = "") -> ProtocolError:
     """The refusal that names what the client would have to declare, as the object to declare."""
     required: dict[str, Any] = {}
     for path in paths:
@@ -292,7 +292,7 @@ def missing_capability(paths: Sequence[str]) -> ProtocolError:
     words = " and ".join(paths)
     return ProtocolError(
         MISSING_CLIENT_CAPABILITY,
-        f"This request needs the client capability {words}",
+        f"This request needs the client capability {words}" + (f". The question was: {question}" if question else ""),
         {"requiredCapabilities": required},
     )
 

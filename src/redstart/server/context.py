@@ -177,7 +177,7 @@ class Context(Facts[App]):
         return Confirmation(self._confirmed(message, key))
 
     async def _confirmed(self, message: str, key: str | None) -> bool:
-        question = self._host.rounds.form_question(self._call, message, bool, key)
+        question = self._host.rounds.form_question(self._call, message, self._host.rounds.CONFIRM, key)
         answer = self._meet(question) or await dialogue(self).wait(question)
         return getattr(answer, "data", False) is True
 

@@ -13,6 +13,7 @@ from redstart.features.ask import BadAnswer, UrlElicitationRequired, visit_quest
 from redstart.features.ask import form_question as form_question
 from redstart.features.ask import value_of as value_of
 from redstart.features.errors import ToolError, Unanswered, Unwind, log
+from redstart.features.forms import CONFIRM as CONFIRM
 from redstart.protocol.call import Call
 from redstart.server.asking import Dialogue, dialogue_of, task_of
 from redstart.server.records import Answered, asked, handler_of
