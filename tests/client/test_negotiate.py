@@ -134,7 +134,7 @@ def test_a_revision_that_the_server_does_not_speak() -> None:
 
     with pytest.raises(NotSupported, match="asked for 2024-11-05, the server speaks 2025-11-25"):
         run(handshake())
-    with pytest.raises(RequestError, match="-32601"):
+    with pytest.raises(NotSupported, match="does not speak 2026-07-28, but 2025-11-25"):
         run(modern())
 
 
@@ -236,6 +236,26 @@ def test_http_answers_that_are_no_verdict(status: int, body: Any, exception: typ
             pass
 
     with pytest.raises(exception, match=text):
+        run(main())
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>Not Found</html>", rpc_error(-32601)])
+def test_a_pinned_client_is_told_what_an_older_server_speaks(body: Any) -> None:
+    async def main() -> None:
+        async with http_server(lambda request: _old_server(request, 404, body)) as url, Client(url, protocol=MODERN):
+            pass
+
+    with pytest.raises(NotSupported, match="does not speak 2026-07-28, but 2025-11-25"):
+        run(main())
+
+
+def test_a_pinned_client_is_told_that_there_is_no_endpoint() -> None:
+    async def main() -> None:
+        page = b"<html>Not Found</html>"
+        async with http_server(lambda request: request.answer(404, page)) as url, Client(url, protocol=MODERN):
+            pass
+
+    with pytest.raises(NotSupported, match=r"there is no MCP endpoint here: POST http://.*: HTTP 404$"):
         run(main())
 
 

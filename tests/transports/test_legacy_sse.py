@@ -61,3 +61,31 @@ def test_a_new_initialize_on_one_stream_begins_another_session() -> None:
             assert answers(stream) == [0, 1, 2]
 
     run(test())
+
+
+def test_a_handler_sees_the_headers_of_its_request() -> None:
+    server = Server("old")
+
+    @server.tool
+    async def host(ctx: Context) -> str:
+        return ctx.headers.get("host", "nowhere")
+
+    async def test() -> None:
+        async with connected(server) as (stream, say):
+            await say(initialize("2024-11-05", id=0))
+            await say(message(1, "tools/call", {"name": "host"}))
+            await stream.until(lambda r: 1 in answers(r))
+            result = json_of(stream.events()[-1])["result"]
+            assert result["content"][0]["text"] == "localhost:8000"
+
+    run(test())
+
+
+def test_a_client_that_cannot_read_a_stream_is_told_at_once() -> None:
+    async def test() -> None:
+        http = Http(Server("old").asgi(legacy_sse=True))
+        response = await http.send(method="GET", path="/sse", headers={"accept": "application/json"})
+        assert response.status == 406
+        assert "text/event-stream" in response.json()["error"]["message"]
+
+    run(test())

@@ -76,8 +76,9 @@ class HttpError(ClientError):
     def __init__(self, method: str, url: str, status: int, body: str = "") -> None:
         self.status = status
         self.body = body
+        self.request = f"{method} {url}"
         text = " ".join(body.split())
-        super().__init__(f"{method} {url}: HTTP {status}" + (f": {text[:200]}" if text else ""))
+        super().__init__(f"{self.request}: HTTP {status}" + (f": {text[:200]}" if text else ""))
 
 
 class InvalidReply(ClientError):

@@ -20,6 +20,7 @@ from redstart.client.errors import (
     ClientError,
     ConnectionClosed,
     HttpError,
+    InvalidReply,
     NotSupported,
     RequestError,
 )
@@ -75,7 +76,7 @@ class Negotiator:
     async def open(self, protocol: str) -> Peer:
         """Settle on `protocol`, which is a revision or "auto"."""
         if protocol in MODERN_VERSIONS:
-            return await self._discover(protocol)
+            return await self._pinned(protocol)
         if protocol in HANDSHAKE_VERSIONS:
             return await self._shake_hands(protocol, exact=True)
         return await self._detect()
@@ -96,6 +97,22 @@ class Negotiator:
         except msgspec.ValidationError:
             info = Implementation("")  # it should say who it is, but need not
         return Peer(version, info, found.capabilities, found.instructions or None)
+
+    async def _pinned(self, version: str) -> Peer:
+        """The server at this very revision, or what it speaks instead."""
+        try:
+            return await self._discover(version)
+        except (RequestError, HttpError, InvalidReply, ConnectionClosed) as error:
+            if isinstance(error, RequestError) and (offered := _offered(error)):
+                raise NotSupported(f"the server does not speak {version}, but {_listed(offered)}") from error
+            await self._verdict(error)
+            try:
+                older = await self._shake_hands(HANDSHAKE_VERSIONS[-1])
+            except (ClientError, TimeoutError):
+                if not isinstance(error, HttpError) or error.status not in _UNKNOWN:
+                    raise error from None
+                raise NotSupported(f"there is no MCP endpoint here: {error.request}: HTTP {error.status}") from error
+            raise NotSupported(f"the server does not speak {version}, but {older.version}") from error
 
     async def _detect(self) -> Peer:
         probe = asyncio.ensure_future(self._discover(MODERN_VERSIONS[-1]))

@@ -71,10 +71,12 @@ class LegacySse:
         if scope["method"] != wanted:
             return Rejection(405, f"Use {wanted} here", ((b"allow", wanted.encode()),))
         if stream:
-            return await self._open(scope, caller, user)
+            return await self._open(scope, headers, caller, user)
         return await self._take(scope, headers, caller, user)
 
-    async def _open(self, scope: Scope, caller: Caller, user: Any) -> Rejection | None:
+    async def _open(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
+        if not self._endpoint.guard.accepts(headers).sse:
+            return Rejection(406, "The client must accept text/event-stream")
         if len(self._peers) >= MAX_PEERS:
             return Rejection(503, "Too many open streams; try again later")
         endpoint = self._endpoint
@@ -105,5 +107,8 @@ class LegacySse:
         if body is None:
             return Rejection(413, f"The body is larger than {self._endpoint.guard.max_body} bytes")
         await caller.reply(202, b"", [])
-        self._endpoint.host.feed(peer, body, user)
+        for event in peer.link.receive(body):
+            if isinstance(event, Call):
+                event.headers = headers
+            self._endpoint.host.take(event, peer.channel, user)
         return None
