@@ -143,7 +143,7 @@ def test_pages_are_cut_and_a_removed_prompt_does_not_break_the_walk(era: str) ->
 # ---------------------------------------------------------------- capabilities
 
 
-@pytest.mark.requirement("26", "28", "32", "T12", "T13", "T16")
+@pytest.mark.requirement("28", "32", "T13", "T16")
 def test_prompts_are_advertised_once_there_are_some(era: str) -> None:
     server = Server("bare")
     assert sorted(capabilities(server, era)) == ["logging", "tools"]
@@ -581,3 +581,29 @@ def test_a_change_is_told_to_a_client_that_is_there(era: str) -> None:
 
     expected = ["notifications/prompts/list_changed", "notifications/resources/list_changed"]
     assert asyncio.run(scenario()) == expected
+
+
+@pytest.mark.requirement("78")
+def test_a_description_before_the_messages(era: str) -> None:
+    said = [("user", "Let us debate"), ("assistant", "Gladly")]
+
+    class Debates:
+        def prompts(self) -> list[Any]:
+            return [("debate", "Debates a topic"), ("empty", "Nothing"), ("roles", "A role"), ("odd", "No role")]
+
+        def prompt_get(self, name: str, arguments: dict[str, str]) -> Any:
+            return {
+                "debate": ("About cats", said),
+                "empty": ("Nothing to say", []),
+                "roles": ("assistant", "hello"),
+                "odd": ("system", "hello"),
+            }[name]
+
+    server = Server.from_object(Debates())
+    found = ask(server, era, "prompts/get", name="debate")
+    assert found["description"] == "About cats"
+    assert found["messages"] == [text(role, words) for role, words in said]
+    nothing = ask(server, era, "prompts/get", name="empty")
+    assert (nothing["description"], nothing["messages"]) == ("Nothing to say", [])
+    assert ask(server, era, "prompts/get", name="roles")["messages"] == [text("assistant", "hello")]
+    assert refused(server, era, "prompts/get", name="odd")["code"] == -32603

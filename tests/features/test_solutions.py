@@ -10,7 +10,7 @@ import pytest
 
 from features.support import ask
 from redstart import Context, Progress, RegistrationError, Server, SyncContext, Text, ToolError, predicate
-from redstart.features.solutions import CAP, read_mode
+from redstart.features.solutions import CAP
 
 ERA = "2026-07-28"
 
@@ -239,7 +239,7 @@ def test_a_yielded_error_sets_is_error() -> None:
 # ---------------------------------------------------------------- modes
 
 
-@pytest.mark.requirement("38", "39", "41", "44", "45", "46", "47", "48")
+@pytest.mark.requirement("38", "39", "45")
 def test_a_mode_types_what_python_does_not() -> None:
     server = Server("logic")
 
@@ -253,11 +253,56 @@ def test_a_mode_types_what_python_does_not() -> None:
     assert entry(server)["inputSchema"]["required"] == list("abcdefg")
 
 
+def untyped(limit, word):  # type: ignore[no-untyped-def]
+    return (limit or 10, word * 2)
+
+
+def typed(limit: int, word: str):  # type: ignore[no-untyped-def]
+    return (limit or 10, word * 2)
+
+
+def defaulted(word: str, limit: int = 10):  # type: ignore[no-untyped-def]
+    return (limit, word * 2)
+
+
 @pytest.mark.requirement("41")
-def test_a_question_mark_is_input_and_output() -> None:
-    mode = read_mode("p(?integer, +list(pair(a, b)), --term)", "here")
-    assert [direction for direction, _ in mode.inputs] == ["?", "+"]
-    assert [direction for direction, _ in mode.outputs] == ["?", "--"]
+@pytest.mark.parametrize(
+    ("fn", "mode"),
+    [
+        (untyped, "p(?integer, +atom, --atom)"),
+        (typed, "p(?integer, ++atom, -atom)"),
+        (defaulted, "p(@atom, ?integer, -atom)"),
+    ],
+)
+def test_a_question_mark_is_an_optional_input_and_an_output(fn: Any, mode: str) -> None:
+    server = Server("logic")
+    server.predicate(mode=mode, outputs=["Limit", "Word"])(fn)
+    schema = entry(server)["inputSchema"]
+    assert schema["required"] == ["word"]
+    assert schema["properties"]["limit"]["type"] == "integer"
+    assert call(server, "p", word="x")["structuredContent"] == {"Limit": 10, "Word": "xx"}
+    assert call(server, "p", word="x", limit=3)["structuredContent"] == {"Limit": 3, "Word": "xx"}
+    assert call(server, "p", word="x", limit="many")["isError"] is True
+
+
+def test_a_mode_types_the_outputs_of_a_function_that_does_not() -> None:
+    server = Server("logic")
+
+    @server.predicate(mode="split(+atom, -integer, -list, -term)", outputs=["Count", "Parts", "Rest"])
+    def split(text):  # type: ignore[no-untyped-def]
+        return (len(text) if text != "wrong" else "many", list(text), None)
+
+    @server.predicate(mode="double(+integer, -integer)", outputs=["N"])
+    def double(n) -> str:  # type: ignore[no-untyped-def]
+        return str(2 * n)
+
+    listed = {
+        tool["name"]: tool["outputSchema"]["properties"] for tool in ask(server, "2026-07-28", "tools/list")["tools"]
+    }
+    assert listed["split"] == {"Count": {"type": "integer"}, "Parts": {"type": "array"}, "Rest": {}}
+    assert listed["double"] == {"N": {"type": "string"}}  # the annotation knows better
+    assert call(server, "split", text="ab")["structuredContent"] == {"Count": 2, "Parts": ["a", "b"], "Rest": None}
+    assert call(server, "split", text="wrong")["isError"] is True
 
 
 @pytest.mark.requirement("43")

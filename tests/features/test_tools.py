@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
+import enum
 import inspect
-from typing import Annotated, Any
+import uuid
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypedDict
 
+import pydantic
 import pytest
 
 from features.support import ERAS, ask, refused, talk
@@ -29,7 +35,7 @@ def text(server: Server, tool: str, era: str = ERA, **arguments: Any) -> str:
 # ---------------------------------------------------------------- declaring
 
 
-@pytest.mark.requirement("35", "37", "38", "39", "49", "T26", "T36")
+@pytest.mark.requirement("35", "37", "38", "39", "T26", "T36")
 def test_name_description_and_arguments_come_from_the_function() -> None:
     server = Server("tools")
 
@@ -61,6 +67,106 @@ def test_name_description_and_arguments_come_from_the_function() -> None:
             "x-fastmcp-wrap-result": True,
         },
     }
+
+
+@pytest.mark.requirement("49", "T33")
+def test_a_tool_without_arguments_has_no_properties_and_requires_none() -> None:
+    server = Server("tools", tools=[lambda_free, Tool("explicit", handler=lambda: "", parameters=[])])
+    for listed in ask(server, ERA, "tools/list")["tools"]:
+        assert listed["inputSchema"] == {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def lambda_free() -> str:
+    return ""
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+class Movie(TypedDict):
+    title: str
+
+
+class Model(pydantic.BaseModel):
+    n: int
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+STRING = {"type": "string"}
+NUMBERS = {"type": "array", "items": {"type": "integer"}}
+KINDS: list[Any] = [
+    *[
+        pytest.param(*row, marks=pytest.mark.requirement("44"))
+        for row in (
+            (int, {"type": "integer"}, 1, [True, "x", 1.5]),
+            (float, {"type": "number"}, 1.5, [True, "x"]),
+            (bool, {"type": "boolean"}, True, [1, "x"]),
+        )
+    ],
+    *[
+        pytest.param(*row, marks=pytest.mark.requirement("46"))
+        for row in (
+            (list, {"type": "array"}, [1, "x"], [5]),
+            (list[int], NUMBERS, [1], [["x"], 5]),
+            (set[int], NUMBERS, [1], [["x"], 5]),
+            (tuple[int, ...], NUMBERS, [1], [["x"], 5]),
+        )
+    ],
+    *[
+        pytest.param(*row, marks=pytest.mark.requirement("47"))
+        for row in (
+            (dict, {"type": "object"}, {"a": 1}, [5]),
+            (Point, {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}, {"x": 1}, [{}, 5]),
+            (
+                Movie,
+                {"type": "object", "properties": {"title": STRING}, "required": ["title"]},
+                {"title": "a"},
+                [{}, 5],
+            ),
+            (Model, {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}, {"n": 1}, [{}, 5]),
+        )
+    ],
+    *[
+        pytest.param(*row, marks=pytest.mark.requirement("48"))
+        for row in (
+            (Colour, {**STRING, "enum": ["red"]}, "red", ["blue"]),
+            (Literal["a", "b"], {**STRING, "enum": ["a", "b"]}, "a", ["c"]),
+            (Path, {**STRING, "format": "path"}, "/a", [5]),
+            (uuid.UUID, {**STRING, "format": "uuid"}, "12345678-1234-5678-1234-567812345678", ["x"]),
+            (dt.datetime, {**STRING, "format": "date-time"}, "2025-01-31T12:00:00Z", ["x"]),
+            (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}, None, ["x"]),
+        )
+    ],
+]
+
+
+@pytest.mark.parametrize(("kind", "schema", "good", "bad"), KINDS)
+def test_the_type_of_an_argument(kind: Any, schema: dict[str, Any], good: Any, bad: list[Any]) -> None:
+    def take(value):  # type: ignore[no-untyped-def]
+        return "taken"
+
+    take.__annotations__ = {"value": kind, "return": str}
+    server = Server("tools", tools=[take])
+    assert entry(server)["inputSchema"]["properties"] == {"value": schema}
+    assert text(server, "take", value=good) == "taken"
+    for value in bad:
+        assert ask(server, ERA, "tools/call", name="take", arguments={"value": value})["isError"] is True
+
+
+@pytest.mark.requirement("48")
+def test_an_optional_argument_is_not_required() -> None:
+    def take(value: int | None = None) -> str:
+        return repr(value)
+
+    server = Server("tools", tools=[take])
+    assert "required" not in entry(server)["inputSchema"]
+    assert entry(server)["inputSchema"]["properties"] == {"value": {"type": "integer"}}
+    assert text(server, "take") == text(server, "take", value=None) == "None"
 
 
 def test_null_for_an_optional_property_of_a_given_schema_means_absent() -> None:
@@ -137,7 +243,7 @@ def test_the_same_name_replaces_with_a_warning_or_as_told(caplog: pytest.LogCapt
 
 @pytest.mark.requirement("107")
 def test_a_tool_may_be_registered_with_two_servers() -> None:
-    tool = Tool("t", handler=lambda n: n, parameters=[Parameter("n", int, required=True)], return_type=int)
+    tool = Tool("t", handler=lambda args: args["n"], parameters=[Parameter("n", int, required=True)], return_type=int)
     servers = Server("one", tools=tool), Server("two", tools=[tool])
     assert entry(servers[0]) == entry(servers[1])
     assert [text(server, "t", n=1) for server in servers] == ["1", "1"]
@@ -146,7 +252,7 @@ def test_a_tool_may_be_registered_with_two_servers() -> None:
 # ---------------------------------------------------------------- explicit schemas
 
 
-@pytest.mark.requirement("93", "94", "95", "96", "T33", "T34")
+@pytest.mark.requirement("93", "94", "95", "96", "T34")
 def test_parameters_make_the_schema_and_defaults_are_filled_in() -> None:
     seen: list[Any] = []
     tool = Tool(
@@ -186,6 +292,31 @@ def test_a_raw_schema_is_verbatim_hides_parameters_and_applies_no_defaults() -> 
     wrong = ask(server, ERA, "tools/call", name="sort", arguments={"field": "size"})
     assert wrong["isError"] is True
     assert len(seen) == 1
+
+
+@pytest.mark.requirement("93")
+def test_a_handler_for_the_arguments_gets_all_of_them_whatever_the_only_one_is_called() -> None:
+    def plain(args):  # type: ignore[no-untyped-def]
+        return repr(args)
+
+    def annotated(args: dict[str, Any]) -> str:
+        return repr(args)
+
+    def with_context(args, ctx):  # type: ignore[no-untyped-def]
+        return f"{args!r} {type(ctx).__name__}"
+
+    def by_type(args: str) -> str:
+        return args
+
+    def by_keyword(*, args):  # type: ignore[no-untyped-def]
+        return args
+
+    server = Server("tools")
+    for handler in (plain, annotated, with_context, by_type, by_keyword):
+        server.register(Tool(handler=handler, parameters=[Parameter("args", required=True)]))
+    assert text(server, "plain", args="x") == text(server, "annotated", args="x") == "{'args': 'x'}"
+    assert text(server, "with_context", args="x") == "{'args': 'x'} SyncContext"
+    assert text(server, "by_type", args="x") == text(server, "by_keyword", args="x") == "x"
 
 
 @pytest.mark.requirement("50", "93", "116", "T38")

@@ -9,6 +9,7 @@ import pytest
 
 from redstart import (
     Client,
+    Context,
     Prompt,
     PromptProvider,
     PromptResult,
@@ -153,10 +154,10 @@ def test_capabilities(era: str, caplog: pytest.LogCaptureFixture) -> None:
 
     async def offered(c: Client) -> set[str]:
         assert await c.list_tools() == []
-        return set(c.server_capabilities) & {"tools", "prompts", "resources", "elicitation"}
+        return set(c.server_capabilities)
 
     assert use(Desk(), era, offered) == {"tools", "prompts", "resources"}
-    assert use(Whatever(), era, offered) == {"tools", "prompts", "resources"}
+    assert use(Whatever(), era, offered) == {"tools", "prompts", "resources", "logging"}  # whatever there is
     assert use(Early(), era, offered) == {"tools", "prompts"}
     assert caplog.text == ""
     assert use(Empty(), era, offered) == {"tools"}
@@ -173,6 +174,27 @@ def test_capabilities(era: str, caplog: pytest.LogCaptureFixture) -> None:
     use(Empty(), era, undeclared)
     with pytest.raises(ValueError, match="no capability is called telepathy"):
         Server.from_object(type("Odd", (Empty,), {"capabilities": lambda self: ["telepathy"]})())
+
+
+def test_a_provider_that_does_not_declare_logging_does_not_log(era: str) -> None:
+    class Talking:
+        def __init__(self, *declared: str) -> None:
+            self.declared = declared
+
+        def capabilities(self) -> tuple[str, ...]:
+            return self.declared
+
+        def tools(self) -> list[str]:
+            return ["talk"]
+
+        async def talk(self, ctx: Context) -> bool:
+            return await ctx.error("hello")
+
+    async def script(c: Client) -> tuple[bool, bool]:
+        return "logging" in c.server_capabilities, (await c.call_tool("talk")).data
+
+    assert use(Talking(), era, script) == (False, False)
+    assert use(Talking("logging"), era, script)[0] is True
 
 
 # ---------------------------------------------------------------- several, and the protocols

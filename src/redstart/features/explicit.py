@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_origin
 
 from msgspec import UNSET, Raw, Struct
 
@@ -30,6 +30,10 @@ class Parameter(Struct):
     description: str = ""
     required: bool = False
     default: Any = UNSET
+
+
+class OwnParameters(list[Parameter]):
+    """Parameters that were read from the handler itself: it takes them by name, also where there is only one."""
 
 
 class Explicit(Struct):
@@ -64,6 +68,9 @@ def compile_explicit(
     if _takes_context(taken, schema.get("properties", {})):
         given[taken.pop().name] = inspect.Parameter.empty  # whichever context suits the handler
     returns = _resolved(handler, "return", inspect.signature(handler).return_annotation)
+    if not isinstance(parameters, OwnParameters) and _takes_one_dict(taken, schema.get("properties", {})):
+        only = taken[0].name
+        return Explicit(schema, lambda raw: {only: read(raw)}, given, returns)
     return Explicit(schema, _as_one_dict(read, taken, schema, where), given, returns)
 
 
@@ -106,10 +113,24 @@ def _checking(validator: Validator) -> Read:
 
 def _takes_context(taken: Sequence[inspect.Parameter], properties: Mapping[str, Any]) -> bool:
     """Whether this is `handler(args, ctx)`: told by the signature, not by trying."""
-    if len(taken) != 2 or any(p.name in properties or p.default is not p.empty for p in taken):
+    if len(taken) != 2 or any(p.default is not p.empty or p.kind not in POSITIONAL for p in taken):
         return False
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return taken[1].annotation is inspect.Parameter.empty and all(p.kind in positional for p in taken)
+    args, ctx = taken
+    apart = ctx.name not in properties and (args.name not in properties or _takes_one_dict([args], properties))
+    return apart and ctx.annotation is inspect.Parameter.empty
+
+
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+DICTS = (inspect.Parameter.empty, dict, Mapping)
+
+
+def _takes_one_dict(taken: Sequence[inspect.Parameter], properties: Mapping[str, Any]) -> bool:
+    """Whether this is `handler(args)`, though the tool's only property is called `args` too."""
+    if len(taken) != 1 or list(properties) != [taken[0].name]:
+        return False
+    annotation = taken[0].annotation
+    known = isinstance(annotation, str) and annotation.partition("[")[0] in ("dict", "Mapping")
+    return taken[0].kind in POSITIONAL and (known or (get_origin(annotation) or annotation) in DICTS)
 
 
 def _as_one_dict(read: Read, arguments: Sequence[inspect.Parameter], schema: Mapping[str, Any], where: str) -> Read:

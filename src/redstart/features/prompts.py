@@ -314,6 +314,8 @@ def result(value: Any) -> t.Result:
         return value
     if isinstance(value, Mapping) and "messages" in value:
         value = PromptResult(value.get("description"), value["messages"])
+    if _is_pair(value) and isinstance(value[1], list) and all(_has_role(item) for item in value[1]):
+        value = PromptResult(*value)
     if isinstance(value, PromptResult):
         made = t.GetPromptResult(description=value.description, messages=messages(value.messages))
         return sound(made)
@@ -329,6 +331,12 @@ def messages(value: Any) -> list[t.Message]:
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
+
+
+def _has_role(value: Any) -> bool:
+    """Whether this is a message that says who speaks, as those in `(description, messages)` do."""
+    pair = _is_pair(value) and value[0] in ROLES
+    return pair or isinstance(value, t.Message) or (isinstance(value, Mapping) and "role" in value)
 
 
 def _message(value: Any) -> list[t.Message]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from types import GenericAlias
 from typing import Any, Final, Literal, TypeVar
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from redstart.features.errors import RegistrationError, place
 from redstart.features.scopes import local_names
-from redstart.schema.callables import find_target
+from redstart.schema.callables import Target, find_target
+from redstart.schema.docstring import parse_docstring
 
 F = TypeVar("F", bound=Callable[..., Any])
 Solutions = Literal["first", "all"] | int
@@ -129,6 +131,20 @@ TYPES: Final[dict[str, str]] = {
     "compound": "object",
     "callable": "string",
 }
+VALUES: Final[dict[str, Any]] = {
+    "integer": int,
+    "nonnegative_integer": int,
+    "positive_integer": int,
+    "float": float,
+    "number": float,
+    "boolean": bool,
+    "atom": str,
+    "chars": str,
+    "codes": str,
+    "list": list,
+    "compound": dict,
+}
+"""What an output of these types is in Python; of any other type it may be anything."""
 _MODE: Final = re.compile(r"\s*([a-z]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _ARGUMENT: Final = re.compile(r"(\+\+|--|[-+?@])\s*([a-z]\w*)?\s*(?:\(.*\))?", re.DOTALL)
 
@@ -233,22 +249,38 @@ def _apply_mode(fn: Callable[..., Any], mode: Mode, made: dict[str, Any], takes:
     if outputs is not None and len(outputs) != len(mode.outputs):
         raise RegistrationError(f"{where}: the mode has {len(mode.outputs)} outputs, outputs= names {len(outputs)}")
     made.setdefault("name", mode.name)
-    if any(p.annotation is p.empty for p in takes):
-        from redstart.features.explicit import Parameter
+    rows = list(zip(takes, mode.inputs, strict=True))
+    if any(p.annotation is p.empty or (way == "?" and p.default is p.empty) for p, (way, _) in rows):
+        from redstart.features.explicit import OwnParameters
 
-        made["parameters"] = [
-            Parameter(p.name, TYPES.get(kind, "string"), required=p.default is p.empty, default=_default(p))
-            for p, (_, kind) in zip(takes, mode.inputs, strict=True)
-        ]
+        docs = parse_docstring(inspect.getdoc(fn)).params
+        made["parameters"] = OwnParameters(_parameter(p, way, kind, docs.get(p.name, "")) for p, (way, kind) in rows)
+    kinds = [VALUES.get(kind, Any) for _, kind in mode.outputs]
+    if find_target(fn, None, local_names(fn)).returns is inspect.Signature.empty and any(k is not Any for k in kinds):
+        made.setdefault("return_type", kinds[0] if len(kinds) == 1 else GenericAlias(tuple, tuple(kinds)))
 
 
-def _default(parameter: inspect.Parameter) -> Any:
-    return UNSET if parameter.default is parameter.empty else parameter.default
+def _parameter(parameter: inspect.Parameter, way: str, kind: str, description: str) -> Any:
+    """An input. `?` may be left out: then the handler gets its own default, or None."""
+    from redstart.features.explicit import Parameter
+
+    known = TYPES.get(kind, "string") if parameter.annotation is parameter.empty else parameter.annotation
+    if parameter.default is not parameter.empty:
+        return Parameter(parameter.name, known, description, default=parameter.default)
+    if way == "?":
+        return Parameter(parameter.name, known, description, default=None)
+    return Parameter(parameter.name, known, description, required=True)
 
 
 def _arguments(fn: Callable[..., Any], injected: Callable[[Any, Any], bool]) -> list[inspect.Parameter]:
     target = find_target(fn, None, local_names(fn))
-    return [p for p in target.parameters if not injected(target.resolve(p.annotation, p.name), p.default)]
+    resolved = [p.replace(annotation=_resolved(target, p)) for p in target.parameters]
+    return [p for p in resolved if not injected(p.annotation, p.default)]
+
+
+def _resolved(target: Target, parameter: inspect.Parameter) -> Any:
+    given = parameter.annotation
+    return given if given is parameter.empty else target.resolve(given, parameter.name)
 
 
 # ---------------------------------------------------------------- named outputs

@@ -137,7 +137,7 @@ class Facts(Generic[App]):
                 return False
             wanted = "info"
         params = checked(LogParams(level, data, logger or None), "ctx.log()")
-        if _LEVEL[level] < _LEVEL[wanted]:
+        if _LEVEL[level] < _LEVEL[wanted] or "logging" not in self._host.hub.offers:
             return False
         if call.state is not None and call.state.replaying:
             return False

@@ -50,7 +50,7 @@ def from_object(
     options.setdefault("instructions", _doc(thing))
     server = kind(name or name_of(thing), **options)
     chosen = _Choice(include, exclude)
-    _take(server, thing, chosen)
+    _take(server, thing, chosen, alone=True)
     chosen.check(thing)
     if not is_provider(thing) and not any((server.tools, server.prompts, server.resources, server.templates)):
         log.warning("%s has nothing that can be served: no public function that it defines itself", name_of(thing))
@@ -76,10 +76,10 @@ def serve(name: str, *things: Any, **options: Any) -> None:
     server.run(**running)
 
 
-def _take(server: Server, thing: Any, chosen: _Choice) -> None:
+def _take(server: Server, thing: Any, chosen: _Choice, *, alone: bool = False) -> None:
     """Register what `thing` lists, or what is found in it."""
     if is_provider(thing):
-        add_provider(server, thing, chosen.takes)
+        add_provider(server, thing, chosen.takes, alone=alone)
         return
     for found in _found(thing, chosen):
         _register(server, found)

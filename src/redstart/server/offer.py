@@ -38,6 +38,8 @@ class Offer:
         self.middleware: list[Middleware] = []
         """What may change a call before its handler sees it."""
         self._declared: set[str] = set()
+        self.logs = True
+        """Whether `logging` is offered without being declared."""
         self._handlers: dict[str, Handler] = {}
         self._lists: dict[str, Handler] = {}
         self.tools = Tools(server.tools, server.errors)
@@ -85,7 +87,9 @@ class Offer:
         server = self._server
         there = {"prompts": server.prompts, "resources": server.resources or server.templates}
         wanted = {name for name, registry in there.items() if registry} | self._declared
-        offered: dict[str, Any] = {"tools": {"listChanged": True}, "logging": {}}
+        offered: dict[str, Any] = {"tools": {"listChanged": True}}
+        if self.logs or "logging" in wanted:
+            offered["logging"] = {}
         if "prompts" in wanted:
             offered["prompts"] = {"listChanged": True}
         if "resources" in wanted:

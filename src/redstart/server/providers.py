@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from redstart.features.errors import RegistrationError, ToolError, log, place
-from redstart.features.explicit import Parameter
+from redstart.features.explicit import OwnParameters, Parameter
 from redstart.features.marks import components
 from redstart.features.output import Output
 from redstart.features.prompts import Prompt
@@ -119,9 +119,16 @@ def _lists(thing: Any, name: str) -> bool:
     return all(p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
 
 
-def add_provider(server: Server, provider: Any, takes: Callable[[str], bool] = lambda key: True) -> None:
-    """Register everything that `provider` lists and `takes` agrees to, and offer what it declares."""
+def add_provider(
+    server: Server, provider: Any, takes: Callable[[str], bool] = lambda key: True, *, alone: bool = False
+) -> None:
+    """Register everything that `provider` lists and `takes` agrees to, and offer what it declares.
+
+    A server that a provider is `alone` in offers exactly what its `capabilities()` list.
+    """
     source = Source(provider)
+    if alone and source.declared is not None:
+        server.features.logs = False
     things = [*source.tools(server), *source.prompts(), *source.resources()]
     server.features.declare(source.declared or ())
     for thing in filter(lambda thing: takes(thing.key), things):
@@ -338,7 +345,7 @@ def _be_lenient(tool: Tool) -> None:
         docs = parse_docstring(target.doc)
         kinds = [(p, target.resolve(p.annotation, p.name)) for p in target.parameters]
         given = [(p, kind) for p, kind in kinds if not injected(kind, p.default)]
-        tool.parameters = [_parameter(p, kind, docs.params.get(p.name, "")) for p, kind in given]
+        tool.parameters = OwnParameters(_parameter(p, kind, docs.params.get(p.name, "")) for p, kind in given)
         tool.description = docs.description if tool.description is None else tool.description
         tool.typed = False
         returns = target.resolve(target.returns, "return")
