@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import redstart
+from features.asking import Player, run
 from features.support import ERAS, MODERN, ask, refused
 from redstart import Client, Context, Prompt, RegistrationError, Server
 from redstart.wire.types import GetPromptResult
@@ -168,6 +169,27 @@ def test_progress_and_log(era: str, said: Callable[[Context], Any], words: str) 
             return (await client.call_tool("t", {})).text
 
     assert words in asyncio.run(call())
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_the_message_of_progress_is_left_out_where_a_revision_has_none(revision: str) -> None:
+    server = Server("progress")
+
+    @server.tool
+    async def t(ctx: Context) -> None:
+        await ctx.progress(1, total=3, message="reading")
+        await ctx.log("error", {"a": None}, logger="reader")
+
+    async def call() -> list[dict[str, Any]]:
+        meta = {"progressToken": 7, "io.modelcontextprotocol/logLevel": "debug"}
+        player = await Player(server, revision, meta=meta).open()
+        await player.call("tools/call", name="t", arguments={})
+        return player.notes
+
+    progress, log = run(server, call)
+    message = {} if revision == REVISIONS[0] else {"message": "reading"}
+    assert progress["params"] == {"progressToken": 7, "progress": 1, "total": 3, **message}
+    assert log["params"] == {"level": "error", "data": {"a": None}, "logger": "reader"}
 
 
 def test_what_a_client_reads_is_none_where_absent() -> None:

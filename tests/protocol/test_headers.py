@@ -51,6 +51,11 @@ def agrees(name: str, given: bytes | None) -> bool:
         ("echo", b"=?base64?ZWNobw?=", False),
         ("echo", b"=?base64?ZWNobw=?=", False),
         ("echo", b"=?base64?ZWNobw===?=", False),
+        ("ech", b"=?base64?ZWNo?=", True),
+        ("ech", b"=?base64?ZWNo=?=", False),
+        ("ech", b"=?base64?ZWNo====?=", False),
+        ("echo", b"=?base64?ZWNobx==?=", False),
+        ("", b"=?base64?====?=", False),
         ("echo", b"=?base64?ZWN obw==?=", False),
         ("echo", b"=?base64?ZWN\nobw==?=", False),
         ("echo", b"=?base64?ZWNobw==!?=", False),
@@ -121,7 +126,8 @@ def test_a_value_of_the_body_is_not_echoed() -> None:
         (False, "false", True),
         (0, "false", False),
         (None, None, True),
-        (None, "us", True),
+        (None, "us", False),
+        (None, "", False),
         ([1], "[1]", False),
     ],
 )
@@ -133,7 +139,9 @@ def test_parameters(value: Any, given: str | None, fine: bool) -> None:
 
 @pytest.mark.parametrize("arguments", [{}, {"place": None}, {"place": "x"}, {"place": {}}, {"place": [1]}])
 def test_an_absent_parameter_is_not_expected(arguments: dict[str, Any]) -> None:
-    ParamRule("Region", ("place", "region"), "string").check({}, arguments)
+    rule = ParamRule("Region", ("place", "region"), "string")
+    assert code_of(rule.check, {}, arguments) == 0
+    assert code_of(rule.check, {b"mcp-param-region": b"us"}, arguments) == -32020
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,11 @@ def decode_value(value: bytes, shown: str) -> str:
     value = value.strip(b" \t")
     try:
         if value.startswith(_PREFIX) and value.endswith(_SUFFIX) and len(value) >= len(_PREFIX) + len(_SUFFIX):
-            return binascii.a2b_base64(value[len(_PREFIX) : -len(_SUFFIX)], strict_mode=True).decode()
+            payload = value[len(_PREFIX) : -len(_SUFFIX)]
+            decoded = binascii.a2b_base64(payload, strict_mode=True)
+            if b64encode(decoded) != payload:  # excess padding, or bits that stand for nothing
+                raise ValueError
+            return decoded.decode()
         return value.decode("ascii")
     except ValueError:
         raise mismatch(f"The header {shown} is not valid: expected ASCII or strict base64 of UTF-8") from None
@@ -94,6 +98,8 @@ class ParamRule:
             value = value.get(name) if isinstance(value, dict) else None
         given = headers.get(self.key)
         if value is None:
+            if given is not None:  # a proxy may have routed by it
+                raise mismatch(f"The header {self.shown} is there, but the arguments do not have its value")
             return
         if given is None:
             raise mismatch(f"The header {self.shown} is missing, but the arguments have its value")
