@@ -10,6 +10,7 @@ import pytest
 from features.support import ERAS, HANDSHAKE, MODERN, ask, converse, refused, talk
 from redstart import (
     Call,
+    Client,
     ListResult,
     Next,
     ProtocolError,
@@ -177,6 +178,23 @@ def test_a_call_says_what_is_asked_for(era: str) -> None:
     assert seen["prompts/get"] == ("review", None, {}, None)
     assert seen["resources/read"] == (None, "notes://one", {}, None)
     assert seen["tools/list"] == (None, None, {}, None)
+
+
+def test_it_knows_the_user() -> None:
+    server = desk(auth=lambda token: token)
+    seen: list[Any] = []
+
+    @server.add_middleware
+    async def watch(call: Call, next: Next) -> Result:
+        seen.append(call.user)
+        return await next(call)
+
+    async def test() -> None:
+        async with Client(server, user="ada") as client:
+            await client.list_tools()
+
+    asyncio.run(test())
+    assert set(seen) == {"ada"}
 
 
 @pytest.mark.parametrize("era", ERAS)
