@@ -41,7 +41,7 @@ def run(work: Coroutine[Any, Any, T], seconds: float = 20) -> T:
     return asyncio.run(bounded(), debug=False)
 
 
-async def cancel(c: Client, tag: str) -> CallResult:
+async def cancel(c: Client, tag: str) -> CallResult[Any]:
     """Have a call of the tool `wait` cancelled after the server has begun it; whether the server noticed."""
     started = asyncio.Event()
     call = asyncio.create_task(c.call_tool("wait", {"tag": tag}, on_progress=lambda progress: started.set()))

@@ -200,6 +200,7 @@ def test_what_a_client_reads_is_none_where_absent() -> None:
         async with Client(server) as client:
             (tool,) = await client.list_tools()
             (block,) = (await client.call_tool("t", {})).content
+            assert isinstance(block, r.Text)
             return tool.title, tool.icons, tool.meta, block.annotations, block.meta
 
     assert asyncio.run(read()) == (None,) * 5

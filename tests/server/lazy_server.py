@@ -71,7 +71,7 @@ def prepare() -> None:
 async def main() -> None:
     async with Client(server) as client:
         found = {name: await client.call_tool(name) for name in sys.argv[2:]}
-    print(json.dumps({name: result.content[0].text for name, result in found.items()}))
+    print(json.dumps({name: result.text for name, result in found.items()}))
 
 
 if __name__ == "__main__":

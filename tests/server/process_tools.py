@@ -118,6 +118,6 @@ def nested(depth: int) -> str:
     async def call() -> str:
         async with Client(server) as client:
             result = await client.call_tool("nested", {"depth": depth + 1})
-            raise ToolError(result.content[0].text)
+            raise ToolError(result.text)
 
     return asyncio.run(call())

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar, overload
 
 from redstart.client import results
 from redstart.client.callbacks import OnLog, OnNotification, OnProgress
@@ -30,6 +30,8 @@ from redstart.wire.meta import LOG_LEVELS, Implementation
 
 Reference: TypeAlias = str | Mapping[str, Any]
 """What to complete: a prompt's name, a resource template, or the spec's `{"type": "ref/prompt", …}`."""
+
+T = TypeVar("T")
 
 
 class Client:
@@ -167,19 +169,44 @@ class Client:
         """
         return await self._dialogue.list_tools()
 
+    @overload
     async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
+        returns: type[T],
         timeout: float | None = None,  # noqa: ASYNC109
         on_progress: OnProgress | None = None,
         meta: Mapping[str, Any] | None = None,
-    ) -> CallResult:
+    ) -> CallResult[T]: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: Any = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+        on_progress: OnProgress | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> CallResult[Any]: ...
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        returns: Any = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+        on_progress: OnProgress | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> CallResult[Any]:
         """Call a tool. A tool that fails returns a result with `is_error`; a call that fails raises.
 
         >>> async def add(c: Client) -> int:
-        ...     return (await c.call_tool("add", {"a": 1, "b": 2})).data
+        ...     return (await c.call_tool("add", {"a": 1, "b": 2}, returns=int)).data
+
+        `returns` is the type of `result.data`: a plain type, a dataclass, a model. Any other result is refused.
         """
         dialogue = self._dialogue
         params = _with_meta({"name": name, "arguments": arguments or {}}, meta)
@@ -188,6 +215,8 @@ class Client:
         result = results.call_result(raw)
         if isinstance(result.structured, dict) and list(result.structured) == ["result"]:
             result.wrapped = (await dialogue.tools.get(name)).wrapped
+        if returns is not None and not result.is_error:
+            result.read(f"tools/call of {name}", returns)
         return result
 
     # ---------------------------------------------------------------- prompts, resources, completion

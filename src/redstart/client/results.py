@@ -5,36 +5,53 @@ A content block of a type that nobody here knows stays the dict it came as: new 
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from redstart.client.errors import InvalidReply
+from redstart.schema.problems import ShapeError
+from redstart.schema.types import compile_type
 from redstart.wire import types as t
 
 Block: TypeAlias = t.Text | t.Image | t.Audio | t.EmbeddedResource | t.ResourceLink
 """A block of content of a known type."""
 
 
-class CallResult(Struct, kw_only=True):
-    """What a tool returned.
+T = TypeVar("T")
+
+
+class CallResult(Struct, Generic[T], kw_only=True):
+    """What a tool returned. `data` has the type that `call_tool(…, returns=…)` names, unless `is_error` is set.
 
     >>> CallResult(content=[t.Text("3")], structured={"result": 3}, wrapped=True).data
     3
     """
 
-    content: list[Any]
+    content: list[Block | dict[str, Any]]
     structured: Any = None
     is_error: bool = False
     meta: dict[str, Any] = {}
     wrapped: bool = False
     """Whether the server put the value into `{"result": …}` because many clients know objects only."""
 
+    typed: T | UnsetType = UNSET
+    """The value as the type that was asked for."""
+
     @property
-    def data(self) -> Any:
+    def data(self) -> T:
         """The structured value as the tool returned it."""
-        return self.structured["result"] if self.wrapped else self.structured
+        if self.typed is not UNSET:
+            return self.typed
+        return self.structured["result"] if self.wrapped else self.structured  # type: ignore[no-any-return]
+
+    def read(self, method: str, returns: Any) -> None:
+        """Read the value as the type that was asked for."""
+        try:
+            self.typed = compile_type(returns, where="returns").convert(self.data, lax=False)
+        except ShapeError as error:
+            raise InvalidReply(f"{method}: the result is not of the type that returns= names: {error}") from error
 
     @property
     def text(self) -> str:
@@ -98,7 +115,7 @@ def _without_nulls(value: Any) -> Any:
     }
 
 
-def call_result(raw: Raw) -> CallResult:
+def call_result(raw: Raw) -> CallResult[Any]:
     """The result of `tools/call`."""
     try:
         call = _call.decode(raw)
