@@ -1,6 +1,7 @@
 """The server that the stdio tests start: tools that print, hang, write to fd 1, flood. `--early` prints at import."""
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from typing import Any
 
 from redstart import Context, Progress, Server
 
+if "--logging" in sys.argv:
+    logging.basicConfig()
 if "--early" in sys.argv:
     print("printed at import")
 
@@ -24,6 +27,20 @@ async def echo(text: str = "") -> str:
 @server.tool
 def sync_echo(text: str = "") -> str:
     return text
+
+
+@server.tool
+async def loud(how: str) -> str:
+    """Leaves a kilobyte on stderr."""
+    if how == "raise":
+        raise ValueError("x" * 1000)
+    if how == "print":
+        print("x" * 1000)
+    elif how == "log":
+        logging.getLogger("loud").warning("x" * 1000)
+    else:
+        sys.stderr.write("x" * 1000 + "\n")
+    return "said"
 
 
 @server.tool

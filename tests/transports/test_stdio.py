@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,64 @@ def test_a_peer_that_does_not_read_is_not_read_either(loop: str) -> None:
             child.answer()
         child.write(call("last", "echo", text="still here"))
         assert text(child.answer()) == "still here"
+
+
+def fill(child: Child) -> None:
+    """Ask, and read no answer, until the server has taken nothing for a whole second."""
+    stdin = child.process.stdin
+    assert stdin is not None
+    os.set_blocking(stdin.fileno(), False)
+    one = call(1, "large", size=100_000).replace(b'"id": 1', b'"id": %d')
+    stalled = 0.0
+    for n in range(2, 1 << 20):
+        data = one % n + b"\n"
+        while data:
+            try:
+                data = data[os.write(stdin.fileno(), data) :]
+                stalled = 0.0
+            except BlockingIOError:
+                if stalled and time.monotonic() - stalled > 1:
+                    return
+                stalled = stalled or time.monotonic()
+                os.sched_yield()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_end_of_the_input_is_seen_although_nobody_reads_the_answers(loop: str) -> None:
+    with Child(env={"REDSTART_LOOP": loop}) as child:
+        fill(child)
+        child.close_input()
+        assert child.process.wait(SECONDS) == 0
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_slow_reader_gets_every_answer_after_the_end_of_the_input(loop: str) -> None:
+    asked = b"".join(call(n, "large", size=100_000) + b"\n" for n in range(200))
+    with Child(env={"REDSTART_LOOP": loop}) as child:
+
+        def write() -> None:
+            child.write(asked, end=b"")
+            child.close_input()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        found = [child.answer()["id"] for _ in range(200)]
+        writer.join()
+        assert sorted(found) == list(range(200))
+        assert child.process.wait(SECONDS) == 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("--logging",)], ids=str)
+@pytest.mark.parametrize("how", ["raise", "print", "log", "write"])
+def test_a_client_that_does_not_read_stderr_is_served(how: str, arguments: tuple[str, ...]) -> None:
+    with Child(*arguments) as child:
+        for n in range(200):
+            answer = child.ask(call(n, "loud", how=how))
+            assert answer["id"] == n
+        assert child.read_until(b"x\n", "stderr")
+        child.ask(call(0, "loud", how=how))
+        assert b"were left out" in child.read_until(b"left out\n", "stderr")
+        assert child.end()[0] == 0
 
 
 def test_a_large_answer_is_written_in_pieces() -> None:

@@ -28,7 +28,7 @@ class Outlet:
         self._frame = frame
         self._calls = calls
         self._parts: list[bytes] = []
-        self._rest: bytes | memoryview = b""  # the part of a write that the peer has not taken yet
+        self.rest: bytes | memoryview = b""  # the part of a write that the peer has not taken yet
         self._size = 0
         self._scheduled = self._blocked = self._paused = self.broken = False
         self.held = False  # while more is about to be sent
@@ -66,7 +66,7 @@ class Outlet:
 
     def _flush(self) -> None:
         self._scheduled = False
-        parts, data = self._parts, self._rest
+        parts, data = self._parts, self.rest
         try:
             while data or parts:
                 if not data:
@@ -78,15 +78,15 @@ class Outlet:
                 # A view, because a copy for each 64 KiB that a pipe takes would be quadratic.
                 data = memoryview(data)[written:] if written < len(data) else b""
         except BlockingIOError:
-            self._rest = data
+            self.rest = data
             self._wait_writable()
         except OSError:  # the peer closed its end: nothing can be told to anybody any more
             self.broken = True
-            self._rest = b""
+            self.rest = b""
             self._unblock()
         else:
             if self._blocked:
-                self._rest = b""
+                self.rest = b""
                 self._unblock()
 
     def _wait_writable(self) -> None:
@@ -94,7 +94,7 @@ class Outlet:
             self._blocked = True
             self._size = 0
             self._loop.add_writer(self._fd, self._flush)
-            self._grow(len(self._rest))
+            self._grow(len(self.rest))
 
     def _grow(self, size: int) -> None:
         """More is waiting for a peer that does not read: beyond HIGH_WATER it is not listened to either."""

@@ -9,22 +9,26 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import select
 import signal
 import stat
 import sys
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from redstart.protocol.framing import MAX_MESSAGE, Framer, Framing
 from redstart.transports.loop import new_loop
 from redstart.transports.outlet import Outlet
+from redstart.transports.stderr import never_waiting
 
 if TYPE_CHECKING:
     from redstart.server.server import Server
 
 GRACE: Final = 0.5
 """Seconds that open calls have after the end of the input: enough for `echo … | server`, never a hang."""
+PATIENCE: Final = 2.0
+"""Seconds without a byte taken after which a client that has closed our input is gone."""
 READ_SIZE: Final = 1 << 18
 HINT: Final = (
     "{name} speaks MCP on stdin and stdout: it is meant to be started by an MCP client.\n"
@@ -68,7 +72,12 @@ async def serve_stdio(
         sys.stderr.write(HINT.format(name=server.name))
     source = _private_input() if stdin is None else _shared(stdin)
     sink = _private_output() if stdout is None else _shared(stdout)
-    peer = StdioPeer(server, Framer(framing, max_message_bytes), sink)
+    with never_waiting() if own else nullcontext():
+        await _serve(server, Framer(framing, max_message_bytes), source, sink, own=own, shared=stdout is not None)
+
+
+async def _serve(server: Server, framer: Framer, source: Any, sink: Any, *, own: bool, shared: bool) -> None:
+    peer = StdioPeer(server, framer, sink)
     server.host.hub.peers.add(peer)
     await server.host.start()
     if own:
@@ -81,7 +90,7 @@ async def serve_stdio(
             peer.unwatch_signals()
         server.host.hub.peers.discard(peer)
         server.host.drop(peer.link)
-        if stdout is not None:
+        if shared:
             peer.channel.close()
         await server.host.stop()
 
@@ -168,10 +177,11 @@ class StdioPeer:
             await self._ended
             return
         transport, _ = await self._loop.connect_read_pipe(lambda: _Reader(self), pipe)
-        self.channel.reader = transport
+        self.channel.reader = _Watched(self, transport, source)
         try:
             await self._ended
         finally:
+            self.channel.reader.resume_reading()
             transport.close()
 
     def feed(self, data: bytes) -> None:
@@ -193,14 +203,15 @@ class StdioPeer:
     def watch_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError, ValueError, RuntimeError):
-                self._loop.add_signal_handler(number, self._stop)
+                self._loop.add_signal_handler(number, self.stop)
 
     def unwatch_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError, ValueError, RuntimeError):
                 self._loop.remove_signal_handler(number)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Serve no longer, although there may be more input."""
         if not self._ended.done():
             self._ended.set_result(None)
 
@@ -231,6 +242,34 @@ class _Reader(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._peer.end()
+
+
+class _Watched:
+    """A pipe whose end is noticed also while it is not read, if nobody takes what we have to say either."""
+
+    def __init__(self, peer: StdioPeer, transport: asyncio.ReadTransport, fd: int) -> None:
+        self._peer = peer
+        self._transport = transport
+        self._poll = select.poll()
+        self._poll.register(fd, 0)  # only what is always told: the other end was closed
+        self._timer: asyncio.TimerHandle | None = None
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+        self._look(None)
+
+    def resume_reading(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._transport.resume_reading()
+
+    def _look(self, last: Any) -> None:
+        rest = self._peer.channel.rest
+        if rest is last and self._poll.poll(0):
+            self._peer.stop()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._look, rest)
 
 
 class _BlockingReader:
