@@ -26,6 +26,7 @@ HOSTS: list[tuple[Guard, str, bool]] = [
     (PLAIN, "localhost:²", False),
     (PLAIN, "[::1]evil", False),
     (PLAIN, "[::1", False),
+    (PLAIN, "[::1]80", False),
     (NAMED, "mcp.example.com", True),
     (NAMED, "mcp.example.com:443", True),
     (NAMED, "ten.example:8443", True),
@@ -117,10 +118,13 @@ ACCEPTS: list[tuple[str | None, bool, bool]] = [
     ("application/json;q=0, */*", False, True),
     ("*/*, application/json;q=0", False, True),
     ("application/*;q=0, application/json", True, False),
+    ("application/*;q=0, */*", False, True),
     ("application/json; Q=0", False, False),
     ("application/json;q=x", False, False),
     ('application/json;a="b,c;q=0", text/event-stream', True, True),
     ('text/html;a="application/json"', False, False),
+    ('text/html;a="b, application/json, c"', False, False),
+    ('application/json;a="b;q=0"', True, False),
 ]
 
 
