@@ -5,7 +5,7 @@ import json
 import sys
 import time
 
-from redstart import Server
+from redstart import Context, Server
 
 server = Server("http-test", version="1")
 
@@ -29,6 +29,20 @@ def stuck(seconds: float) -> str:
     sys.stderr.flush()
     time.sleep(seconds)
     return "woke up"
+
+
+@server.tool(concurrency=1)
+async def chatter(ctx: Context, words: int) -> str:
+    for word in range(words):
+        await ctx.progress(word + 1, message="x" * 50_000)
+    return "said"
+
+
+@server.tool
+async def long(size: int) -> str:
+    sys.stderr.write("long\n")
+    sys.stderr.flush()
+    return "x" * size
 
 
 if __name__ == "__main__":

@@ -231,6 +231,7 @@ class Http:
         query: bytes = b"",
         pairs: list[tuple[bytes, bytes]] | None = None,
         headers: Mapping[str, str | None] | None = None,
+        client: str | None = None,
     ) -> Response:
         if pairs is None:
             merged = {**DEFAULT_HEADERS, **(headers or {})}
@@ -244,6 +245,7 @@ class Http:
             "root_path": self.root_path,
             "query_string": query,
             "headers": pairs,
+            "client": None if client is None else (client, 12345),
         }
         response = Response()
         chunks = list(body) if isinstance(body, list) else [body]
@@ -282,6 +284,6 @@ class Http:
             "mcp-session-id": response.headers["mcp-session-id"],
             "mcp-protocol-version": revision,
         }
-        ready = await self.send(message(None, "notifications/initialized"), headers=session)
+        ready = await self.send(message(None, "notifications/initialized"), **{**options, "headers": session})
         assert ready.status == 202
         return session

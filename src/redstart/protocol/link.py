@@ -196,8 +196,18 @@ class Link:
             return [self._refusal(_id_of(envelope), error)]
         pending = self.pending.pop(envelope.id, None) if isinstance(envelope.id, str) else None
         if pending is None:
-            return []
+            return self._receive_stray(envelope.id, headers)
         return [Answer(pending, _outcome(envelope))]
+
+    def _receive_stray(self, id: Any, headers: Headers | None) -> list[Event]:
+        """An answer that nobody waits for. One that comes too late is nobody's fault; an answer to what was never
+        asked is refused where that can be said: over HTTP, because a response has no response."""
+        number = id.removeprefix("ask-") if isinstance(id, str) else ""
+        late = number.isdecimal() and len(number) < 12 and 0 < int(number) <= self._asked
+        if late or headers is None:
+            return []
+        error = ProtocolError(INVALID_REQUEST, "No question with this id was asked here")
+        return [self._refusal(None, error)]
 
     def _receive_batch(self, data: bytes, headers: Headers | None) -> list[Event]:
         try:

@@ -39,6 +39,10 @@ class Caller(Protocol):
         """The task that serves the request."""
 
     @property
+    def deadline(self) -> float:
+        """Seconds that the client has to take what was sent to it."""
+
+    @property
     def write(self) -> Write | None:
         """What sends a part of a stream at once, if it can; None where there is no such thing."""
 
@@ -61,9 +65,10 @@ class Caller(Protocol):
 class AsgiCaller:
     """A client behind any ASGI server."""
 
-    __slots__ = ("_begin", "_loop", "_receive", "_timer", "_waiting", "send", "task")
+    __slots__ = ("_begin", "_loop", "_receive", "_timer", "_waiting", "deadline", "send", "task")
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    def __init__(self, receive: Receive, send: Send, deadline: float) -> None:
+        self.deadline = deadline
         self._receive = receive
         self.send = send
         self._loop = asyncio.get_running_loop()

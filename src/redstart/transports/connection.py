@@ -21,12 +21,20 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from redstart.transports.caller import JSON_ONLY, HeaderList, Watcher
+from redstart.transports.stream import WRITE_DEADLINE
 
 log = logging.getLogger("redstart")
 _EAGER: Final = sys.version_info >= (3, 12)
 _STATUS: Final = {s.value: b"HTTP/1.1 %d %b\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
-MAX_HEADS: Final = 8
 MAX_HEAD: Final = 64 * 1024
+MAX_KNOWN: Final = 2048
+"""The bytes of a head that is remembered; more is rare, and would cost memory for as long as a connection lives."""
+MAX_HEADS: Final = 8
+MAX_HEADS_IN_ALL: Final = 2048
+LEAST: Final = 64 * 1024
+"""What a client must take of what waits for it within the write deadline, unless it takes all."""
+STOPPING: Final = 2.0
+"""The write deadline while the server stops."""
 _UPGRADE: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 _JSON_HEAD: Final = _STATUS[200] + b"content-type: application/json\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -47,8 +55,11 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     cycle: Any  # uvicorn's has another class
     max_body = 4 * 1024 * 1024
     deadline = 10.0
+    write_deadline = WRITE_DEADLINE
     idle = 75.0
     stopping = False
+    heads_in_all = 0
+    """How many heads are remembered by all connections together."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -61,10 +72,17 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._in_head = True
         self._head_size = 0
         self._packet = b""
+        self._chunks = 0
+        self._trailing = False  # whether the last chunk has no data yet: the end, and trailers, may follow
+        self._refusal: tuple[int, bytes] | None = None
+        self._unsent = 0
+        self._taken = self.loop.time()
         self.reading = True  # a connection that says nothing is held no longer than one that says too little
         self.since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return
         if self._midway:
             self._packet = b""
         else:
@@ -86,10 +104,15 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
                 # stop before the body.
                 head = data if end < 0 else data[:end]
                 data = _UPGRADE.sub(b"\r\nx-upgrade:", head) + data[len(head) :]
+        chunk = self._chunks if self._trailing else -1
         try:
             self.parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self.refuse(400, b"not a valid HTTP request")
+        if self._trailing and self._chunks == chunk:  # neither data nor an end in all of it
+            self._head_size += len(data)
+            if self._head_size > MAX_HEAD:
+                self.refuse(431, b"the trailers are larger than %d bytes" % MAX_HEAD)
 
     # ------------------------------------------------------------ the parser's callbacks
 
@@ -100,22 +123,30 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._size = 0
         self._midway = True  # also where it begins in the packet in which the one before it ended
         self._in_head = True
+        self._trailing = False
         self.reading = True
         self.since = self.loop.time()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
+        if self._in_head:  # a trailer comes after all was decided by the headers, and is dropped
+            self.headers.append((name.lower(), value))
+
+    def on_chunk_header(self) -> None:
+        self._chunks += 1
+        self._trailing = True
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._head_size = 0
         for name, value in self.headers:
             if name == b"expect" and value.lower() == b"100-continue":
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                if not self._running():  # never in the middle of another response
+                    self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             elif name == b"content-length" and (not value.isdigit() or int(value) > self.max_body):
                 self.refuse(413, b"the body is larger than %d bytes" % self.max_body)
 
     def on_body(self, body: bytes) -> None:
+        self._trailing = False
         self._size += len(body)
         if self._size > self.max_body:
             self.refuse(413, b"the body is larger than %d bytes" % self.max_body)
@@ -123,24 +154,33 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._parts.append(body)
 
     def on_message_complete(self) -> None:
-        self._midway = False
+        self._midway = self._trailing = False
         self._in_head = True
-        if self.transport.is_closing():
+        self._head_size = 0
+        if self.transport.is_closing() or self._refusal is not None:
             return
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         head = Head(self._scope(), dict(self.headers), keep_alive, self._size)
         self._remember(head)
-        self._take(head, b"".join(self._parts) if len(self._parts) != 1 else self._parts[0])
+        parts, self._parts, self.headers = self._parts, [], []  # an idle connection keeps nothing of its last request
+        self._take(head, b"".join(parts) if len(parts) != 1 else parts[0])
 
     def _remember(self, head: Head) -> None:
         """Clients repeat themselves: on one connection a known head need not be parsed again."""
         packet, length = self._packet, head.length
         whole = head.headers.get(b"content-length") == b"%d" % length and b"transfer-encoding" not in head.headers
-        if packet and whole and packet.find(b"\r\n\r\n") + 4 + length == len(packet) and length:
+        small = len(packet) - length <= MAX_KNOWN
+        if packet and small and whole and packet.find(b"\r\n\r\n") + 4 + length == len(packet) and length:
             if len(self._heads) >= MAX_HEADS:
-                self._heads.clear()
-            self._heads[packet[:-length]] = head
+                self._forget_heads()
+            if Connection.heads_in_all < MAX_HEADS_IN_ALL:
+                Connection.heads_in_all += 1
+                self._heads[packet[:-length]] = head
         self._packet = b""
+
+    def _forget_heads(self) -> None:
+        Connection.heads_in_all -= len(self._heads)
+        self._heads.clear()
 
     def _take(self, head: Head, body: bytes) -> None:
         """A whole request: run it, or let it wait for the one before it."""
@@ -204,11 +244,24 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         self.since = self.loop.time()
+        self.cycle = None
         if self._cycles:
-            self.flow.resume_reading()
+            if self._refusal is None:
+                self.flow.resume_reading()
             self._run_next()
+        elif self._refusal is not None:
+            self.hang_up(*self._refusal)
 
     def refuse(self, status: int, text: bytes) -> None:
+        """Refuse what is being received and hang up, after the answers to what was received before it."""
+        if not self._running() and not self._cycles:
+            self.hang_up(status, text)
+        elif self._refusal is None:
+            self._refusal = status, text
+            self._parts = []
+            self.flow.pause_reading()
+
+    def hang_up(self, status: int, text: bytes) -> None:
         """Answer without an application, and hang up."""
         if not self.transport.is_closing():
             head = b"content-type: text/plain\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(text)
@@ -216,17 +269,31 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             self.transport.close()
 
     def sweep(self, now: float) -> None:
-        """Hang up on a request that does not come to its end, and on a client that has nothing more to say."""
-        if self.reading and now - self.since > self.deadline:
-            log.warning("closed a connection whose request was not complete after %g s", self.deadline)
-            self.refuse(408, b"the request was not complete in time")
+        """Hang up on a client that does not read, does not end its request, or has nothing more to say."""
+        if self._stalls(now):
+            log.warning("closed a connection whose client does not read")
+            self.transport.abort()
         elif self._running():
             self.cycle.sweep(now)
+        elif self.reading and now - self.since > self.deadline:
+            log.warning("closed a connection whose request was not complete after %g s", self.deadline)
+            self.hang_up(408, b"the request was not complete in time")
         elif not self.reading and now - self.since > self.idle:
             self.transport.close()
 
+    def _stalls(self, now: float) -> bool:
+        """Whether the client has taken too little of what was sent to it for too long."""
+        unsent = self.transport.get_write_buffer_size()
+        if not unsent or unsent <= self._unsent - LEAST:
+            self._unsent, self._taken = unsent, now
+        elif unsent > self._unsent:
+            self._unsent = unsent  # more was sent
+        patience = min(self.write_deadline, STOPPING) if self.stopping else self.write_deadline
+        return now - self._taken > patience
+
     def shutdown(self) -> None:
         self.stopping = True
+        self._taken = self.loop.time()
         super().shutdown()
 
     def cut_off(self) -> None:
@@ -236,6 +303,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.connections.discard(self)
+        self._forget_heads()
         if self.cycle is not None:
             self.cycle.lose()
         self._cycles.clear()
@@ -285,13 +353,18 @@ class Cycle:
         if error is not None:
             log.error("a request failed", exc_info=error)
         if not self.response_started:
-            self._wire.refuse(status, text)
+            self._wire.hang_up(status, text)
         self._wire.transport.close()
 
     # ------------------------------------------------------------ the caller
 
+    @property
+    def deadline(self) -> float:
+        return self._wire.write_deadline
+
     async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
-        return self._body
+        body, self._body = self._body, b""
+        return body
 
     async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
         if self.disconnected:

@@ -44,6 +44,10 @@ class PageCaller:
         return self._caller.task
 
     @property
+    def deadline(self) -> float:
+        return self._caller.deadline
+
+    @property
     def write(self) -> Write | None:
         return self._caller.write
 

@@ -16,7 +16,7 @@ from redstart.transports.caller import JSON, JSON_ONLY, Caller, HeaderList
 from redstart.transports.guard import Accepts
 from redstart.transports.sessions import HttpSession
 from redstart.transports.stream import Stream, Writer
-from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
+from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, ProtocolError, failure
 
 if TYPE_CHECKING:
     from redstart.server.host import Host
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 STOPPING: Final = ProtocolError(
     INTERNAL_ERROR, "The server is stopping, and this call is not done. Send it again when the server is back."
 )
+SESSION_ENDED: Final = ProtocolError(INTERNAL_ERROR, "The session has ended, and this call is not done.")
+CANCELLED: Final = ProtocolError(INVALID_REQUEST, "The client has cancelled this request.")
 
 
 class _Ended:
@@ -55,12 +57,12 @@ def any_call(call: Call) -> bool:
     return True
 
 
-def give_up(host: Host, call: Call) -> bytes | None:
-    """End the work of a call because the server stops; the answer that says so."""
+def give_up(host: Host, call: Call, why: ProtocolError = STOPPING) -> bytes | None:
+    """End the work of a call because the server stops, or its session has ended; the answer that says so."""
     if call.state is not None:
         call.state.close()  # what was asked is taken back before the answer: nothing may come after that
-    call.status = call.dialect.status(STOPPING.code)
-    data = call.link.fail(call, STOPPING)
+    call.status = call.dialect.status(why.code)
+    data = call.link.fail(call, why)
     host.cancel(call)
     return data
 
@@ -157,10 +159,15 @@ class Exchange:
     async def drain(self) -> None:
         if self._writer is not None and not self.gone:
             await self._writer.drain()
+            if self._writer.shed and self._stream is None:
+                self._leave()
 
     def close_stream(self) -> bool:
-        """End the response before the result: the client comes back for it with `Last-Event-ID`."""
-        if not self._accepts.sse or self._session is None:
+        """End the response before the result: the client comes back for it with `Last-Event-ID`.
+
+        Only where the stream begins with an event that has an id: a client that has seen none cannot come back.
+        """
+        if not self._accepts.sse or self._session is None or not self._calls[0].dialect.primes:
             return False
         if self._writer is None:
             self._commit()
@@ -168,13 +175,18 @@ class Exchange:
             self._stream.detach()
         return True
 
+    def _open_writer(self) -> Writer:
+        caller = self._caller
+        self._writer = Writer(caller.send, self._headers, self._keep_alive, caller.write, caller.deadline)
+        return self._writer
+
     def _commit(self) -> None:
-        self._writer = Writer(self._caller.send, self._headers, self._keep_alive, self._caller.write)
+        writer = self._open_writer()
         if self._session is not None:
             self._stream = self._session.open_stream()
-            self._stream.writer = self._writer
+            self._stream.writer = writer
             if self._calls[0].dialect.primes:
-                self._writer.push(self._stream.prime())
+                writer.push(self._stream.prime())
 
     async def _complete(self, data: bytes | None, status: int) -> None:
         if self._writer is None:
@@ -194,14 +206,21 @@ class Exchange:
         await self._writer.finished()
 
     async def _complete_plain(self, data: bytes | None, status: int) -> None:
-        """A response to a client that takes no JSON, or to a call that has no answer."""
-        if data is None or status != 200:
-            await self._caller.reply(202 if data is None else status, data or b"", [JSON, *self._headers])
+        """A response to a client that takes no JSON, or to a call that its client has cancelled.
+
+        A cancelled call has no answer, and so ends as a stream without one; a client that takes JSON only needs some.
+        """
+        if data is None and not self._accepts.sse:
+            answers = [failure(call.raw_id, CANCELLED) for call in self._calls]
+            data = answers[0] if self._calls[0].batch is None else b"[%b]" % b",".join(answers)
+        if data is not None and (status != 200 or not self._accepts.sse):
+            await self._caller.reply(status, data, [JSON, *self._headers])
             return
-        self._writer = Writer(self._caller.send, self._headers, self._keep_alive, self._caller.write)
-        self._writer.push(sse_event(data))
-        self._writer.close()
-        await self._writer.finished()
+        writer = self._open_writer()
+        if data is not None:
+            writer.push(sse_event(data))
+        writer.close()
+        await writer.finished()
 
     # ------------------------------------------------------------ the end
 
@@ -209,8 +228,11 @@ class Exchange:
         """End these calls because the server stops; how many there were."""
         ended = [call for call in self._calls if call.open and which(call)]
         for call in ended:
-            self._last = give_up(self._host, call)
+            self.end_call(call, STOPPING)
         return len(ended)
+
+    def end_call(self, call: Call, why: ProtocolError) -> None:
+        self._last = give_up(self._host, call, why)
 
     # ------------------------------------------------------------ the client
 
@@ -223,8 +245,8 @@ class Exchange:
         self.gone = True
         if self._writer is not None:
             self._writer.abort()
-            if self._stream is not None:
-                self._stream.writer = None
+            if self._stream is not None and self._stream.writer is self._writer:
+                self._stream.writer = None  # a client that came back meanwhile has another one
         if self._calls[0].dialect.modern:
             self._leave()
 

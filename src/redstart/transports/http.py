@@ -17,16 +17,18 @@ from redstart.protocol.call import Answer, Call, Cancel, Event, Refusal
 from redstart.protocol.handshake import HEADER_VALUES, REVISIONS
 from redstart.protocol.modern import SUPPORTED
 from redstart.server.authenticate import AuthError
+from redstart.server.checked import seconds, whole
 from redstart.server.host import DRAIN
 from redstart.server.seal import found_keys
 from redstart.server.trouble import not_started
 from redstart.transports import cors
+from redstart.transports.address import checked_proxies, client_address
 from redstart.transports.caller import JSON, AsgiCaller, Caller, Gone, HeaderList, Receive, Scope, Send
-from redstart.transports.exchange import Exchange, is_asking
+from redstart.transports.exchange import SESSION_ENDED, Exchange, is_asking
 from redstart.transports.guard import MAX_BODY, ORIGIN_HELP, Guard, Rejection
-from redstart.transports.sessions import HttpSession, Sessions
+from redstart.transports.sessions import MAX_SESSIONS, SESSION_IDLE, HttpSession, NoRoom, Sessions
 from redstart.transports.signals import StopSignals
-from redstart.transports.stream import KEEP_ALIVE, Writer
+from redstart.transports.stream import KEEP_ALIVE, KEPT_BYTES, WRITE_DEADLINE, Writer
 from redstart.wire.jsonrpc import HEADER_MISMATCH, INVALID_REQUEST, ProtocolError, failure
 from redstart.wire.meta import PROTOCOL_VERSION
 
@@ -59,6 +61,11 @@ class Endpoint:
         max_body_bytes: int = MAX_BODY,
         keep_alive: float = KEEP_ALIVE,
         drain: float = DRAIN,
+        write_deadline: float = WRITE_DEADLINE,
+        max_sessions: int = MAX_SESSIONS,
+        session_idle: float = SESSION_IDLE,
+        max_kept_bytes: int = KEPT_BYTES,
+        trusted_proxies: Iterable[str] = (),
         legacy_sse: bool = False,
     ) -> None:
         if not 0 < keep_alive < float("inf"):
@@ -71,8 +78,18 @@ class Endpoint:
         self.guard = Guard(allowed_hosts, allowed_origins, public_url, max_body_bytes)
         self.keep_alive = keep_alive
         keys = found_keys(server.keys)[1]
-        self.sessions = Sessions(keys, self.host.link, self.host.hub.peers.add, self._end_session)
         self.drain = drain
+        self.write_deadline = seconds("write_deadline", write_deadline)
+        self._proxies = checked_proxies(trusted_proxies)
+        self.sessions = Sessions(
+            keys,
+            self.host.link,
+            self.host.hub.peers.add,
+            self._end_session,
+            limit=whole("max_sessions", max_sessions),
+            idle=seconds("session_idle", session_idle),
+            kept_bytes=whole("max_kept_bytes", max_kept_bytes),
+        )
         self._exchanges: set[Exchange] = set()
         self._ready = False
         self._failure: Exception | None = None
@@ -89,7 +106,7 @@ class Endpoint:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
-        await self.serve(scope, dict(scope["headers"]), AsgiCaller(receive, send))
+        await self.serve(scope, dict(scope["headers"]), AsgiCaller(receive, send, self.write_deadline))
 
     async def serve(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller) -> None:
         """Serve one HTTP request."""
@@ -102,6 +119,8 @@ class Endpoint:
                 rejection = await self._serve(scope, headers, caller)
         except Gone:
             return
+        except NoRoom:
+            rejection = _NO_ROOM
         if rejection is not None:
             error = failure(None, ProtocolError(INVALID_REQUEST, rejection.text))
             await caller.reply(rejection.status, error, [JSON, *rejection.headers])
@@ -135,9 +154,9 @@ class Endpoint:
         if legacy:
             return await self._legacy(scope, headers, caller, user)  # type: ignore[no-any-return]
         if method == "POST":
-            return await self._post(headers, caller, user)
+            return await self._post(scope, headers, caller, user)
         if method == "GET":
-            return await self._get(headers, caller, user)
+            return await self._get(scope, headers, caller, user)
         if method == "DELETE":
             return await self._delete(headers, caller, user)
         return Rejection(405, f"{method} is not supported here; use POST", (_ALLOW,))
@@ -160,7 +179,13 @@ class Endpoint:
 
     # ------------------------------------------------------------ methods
 
-    async def _post(self, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
+    def _find_session(self, id: bytes, scope: Scope, headers: dict[bytes, bytes], user: Any) -> HttpSession | None:
+        key = principal_key(user)
+        return self.sessions.find(
+            id.decode("latin-1"), key, lambda: key or client_address(scope, headers, self._proxies)
+        )
+
+    async def _post(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
         if headers.get(b"content-type") != b"application/json" and not _is_json(headers):
             return Rejection(415, "The body must be application/json")
         accepts = self.guard.accepts(headers)
@@ -169,7 +194,7 @@ class Endpoint:
         body = await caller.body(headers, self.guard.max_body)
         if body is None:
             return Rejection(413, f"The body is larger than {self.guard.max_body} bytes")
-        session = self._session_of(headers, body, user)
+        session = self._session_of(scope, headers, body, user)
         if isinstance(session, Rejection):
             return session
         link = session.link if session is not None else self.host.link()
@@ -197,14 +222,16 @@ class Endpoint:
             self._exchanges.discard(exchange)
         return None
 
-    def _session_of(self, headers: dict[bytes, bytes], body: bytes, user: Any) -> HttpSession | Rejection | None:
+    def _session_of(
+        self, scope: Scope, headers: dict[bytes, bytes], body: bytes, user: Any
+    ) -> HttpSession | Rejection | None:
         """The session of a message, if it has one; modern messages have none."""
         id, version = headers.get(h.SESSION), headers.get(h.VERSION)
         if version not in _KNOWN_VERSIONS and _CLAIM not in body:  # a claim in the body is answered by its own era
             return _unknown_version(version)
         if id is None or version not in _SESSION_VERSIONS:
             return None
-        session = self.sessions.find(id.decode("latin-1"), principal_key(user))
+        session = self._find_session(id, scope, headers, user)
         if session is None and (version is not None or _CLAIM not in body):
             return _UNKNOWN_SESSION
         return session
@@ -234,7 +261,7 @@ class Endpoint:
         await caller.reply(202, b"", [])
         return None
 
-    async def _get(self, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
+    async def _get(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
         id, version = headers.get(h.SESSION), headers.get(h.VERSION)
         if version not in _KNOWN_VERSIONS:
             return _unknown_version(version)
@@ -242,7 +269,7 @@ class Endpoint:
             return Rejection(405, "GET opens the event stream of a session; there is none here", (_ALLOW,))
         if not self.guard.accepts(headers).sse:
             return Rejection(406, "The client must accept text/event-stream")
-        session = self.sessions.find(id.decode("latin-1"), principal_key(user))
+        session = self._find_session(id, scope, headers, user)
         if session is None:
             return _UNKNOWN_SESSION
         stream, after = session.push, session.push.sequence
@@ -252,7 +279,7 @@ class Endpoint:
             if found is None:
                 return Rejection(404, "Nothing is known of that event any more")
             stream, after = found
-        writer = Writer(caller.send, [], self.keep_alive, caller.write)
+        writer = Writer(caller.send, [], self.keep_alive, caller.write, caller.deadline)
         stream.attach(writer, after)
         try:
             await writer.until_gone(caller)
@@ -276,7 +303,8 @@ class Endpoint:
 
     def _end_session(self, session: HttpSession) -> None:
         self.host.hub.peers.discard(session)
-        self.host.drop(session.link)
+        for call in tuple(session.link.calls.values()):
+            call.channel.end_call(call, SESSION_ENDED)  # type: ignore[attr-defined]
         session.push.end()
 
     def end_waits(self) -> None:
@@ -382,4 +410,9 @@ _UNWIRED: Final = (
     "lifespan=server.lifespan_context, or pass the ASGI lifespan on"
 )
 _CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
+_NO_ROOM: Final = Rejection(
+    503,
+    "As many sessions as this server keeps for one caller, or in all, are in use; end one, or try again later",
+    ((b"retry-after", b"30"),),
+)
 _UNKNOWN_SESSION: Final = Rejection(404, "Unknown or ended session; initialize again")

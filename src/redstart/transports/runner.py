@@ -47,10 +47,13 @@ class Runner(uvicorn.Server):  # type: ignore[misc, unused-ignore]
     async def on_tick(self, counter: int) -> bool:
         # Ten times a second; many connections are looked after more seldom.
         if len(self.server_state.connections) < 100 or counter % 10 == 0:
-            now = asyncio.get_running_loop().time()
-            for connection in tuple(self.server_state.connections):
-                connection.sweep(now)  # type: ignore[union-attr, unused-ignore]
+            self._sweep()
         return bool(await super().on_tick(counter))
+
+    def _sweep(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for connection in tuple(self.server_state.connections):
+            connection.sweep(now)  # type: ignore[union-attr, unused-ignore]
 
     # ------------------------------------------------------------ signals
 
@@ -102,10 +105,14 @@ class Runner(uvicorn.Server):  # type: ignore[misc, unused-ignore]
         """Whether every request comes to its end within so many seconds."""
         loop, state = asyncio.get_running_loop(), self.server_state
         deadline = loop.time() + seconds
+        swept = loop.time()
         while state.tasks or state.connections:
             if loop.time() >= deadline:
                 return False
             await asyncio.sleep(TICK)
+            if loop.time() - swept > PATIENCE:  # who does not read holds up nobody
+                swept = loop.time()
+                self._sweep()
         return True
 
     def _cut_off(self) -> None:

@@ -92,7 +92,7 @@ def _config(app: Endpoint, body_deadline: float) -> Any:
 
     return uvicorn.Config(
         app,
-        http=_protocol(body_deadline, app.guard.max_body),
+        http=_protocol(app, body_deadline),
         ws="none",
         lifespan="off",  # it is started before, and stopped by our runner
         access_log=False,
@@ -128,9 +128,9 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _protocol(deadline: float, max_body: int) -> Any:
+def _protocol(app: Endpoint, deadline: float) -> Any:
     """Our HTTP connection with this server's limits."""
     from redstart.transports.connection import Connection
 
-    limits = {"deadline": deadline, "max_body": max_body}
+    limits = {"deadline": deadline, "max_body": app.guard.max_body, "write_deadline": app.write_deadline}
     return type("Connection", (Connection,), limits)

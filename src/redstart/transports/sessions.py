@@ -6,23 +6,31 @@ Spec: /specification/2025-11-25/basic/transports#session-management.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
+import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from redstart.protocol.call import Session
 from redstart.protocol.link import Link
-from redstart.transports.stream import Stream
+from redstart.transports.stream import KEPT_BYTES, EventLog, Kept, Stream
 from redstart.wire.meta import ClientCapabilities, Implementation
 
 MAX_SESSIONS: Final = 10_000
+SHARE: Final = 10
+"""One caller may have this part of the sessions: a user, or an address where nobody is authenticated."""
 MAX_STREAMS: Final = 32
+MAX_ENDED: Final = 10_000
+SESSION_IDLE: Final = 3600.0
+"""Seconds after which a session that nobody uses is let go."""
 _SIGNATURE: Final = 16
 
 
@@ -33,24 +41,43 @@ class _Ticket(msgspec.Struct, array_like=True):
     capabilities: dict[str, Any]
     client: tuple[str, str]
     principal: str
+    opened: int
     nonce: bytes
 
 
 class HttpSession:
     """A session that is in use: its link, its streams, and the channel for what belongs to no request."""
 
-    def __init__(self, id: str, link: Link) -> None:
+    def __init__(self, id: str, link: Link, log: EventLog, owner: str) -> None:
         self.id = id
         self.link = link
+        self.owner = owner
+        """Whose share of the sessions it is part of."""
+        self.used = 0.0
+        self.log = log
+        # A name that no other process and no earlier session had: an old Last-Event-ID must not name a new stream.
+        self._tag = secrets.token_hex(6)
         self.streams: OrderedDict[str, Stream] = OrderedDict()
-        self.push = Stream("g")
+        self.push = Stream(self._tag, log)
         self.channel = self.push
         self._opened = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits for it: a call runs, or its stream is open."""
+        return bool(self.link.calls) or self.push.writer is not None
+
+    @property
+    def has_state(self) -> bool:
+        """Whether it knows something that its id does not say, so that it cannot be made again from that."""
+        session = self.link.session
+        return session is not None and (bool(session.subscriptions) or session.log_level is not UNSET)
 
     def open_stream(self) -> Stream:
         """A stream for the answer to one POST."""
         self._opened += 1
-        stream = self.streams[f"p{self._opened}"] = Stream(f"p{self._opened}")
+        name = f"{self._tag}.{self._opened}"
+        stream = self.streams[name] = Stream(name, self.log)
         while len(self.streams) > MAX_STREAMS:
             self.streams.popitem(last=False)
         return stream
@@ -59,13 +86,28 @@ class HttpSession:
         """The stream that `Last-Event-ID` names, and the number of the last event that arrived."""
         name, mark, number = event_id.rpartition("-")
         stream = self.push if name == self.push.name else self.streams.get(name)
-        if stream is None or not mark or not number.isdigit() or len(number) > 12:
+        if (
+            stream is None
+            or not mark
+            or not number.isdecimal()
+            or len(number) > 12
+            or not stream.can_resume(int(number))
+        ):
             return None
         return stream, int(number)
 
 
+class NoRoom(Exception):
+    """As many sessions as there may be are in use, and somebody waits for each of them."""
+
+
 class Sessions:
-    """Mints and reads session ids, and keeps the sessions that are in use."""
+    """Mints and reads session ids, and keeps the sessions that are in use.
+
+    A session that is not in use here is made from its id, if it was opened since `_since` and has not ended. What was
+    opened before this process, or has ended, may have had subscriptions that nobody knows here: its client is told to
+    start anew. `_since` rises where too many sessions have ended for each to be remembered.
+    """
 
     def __init__(
         self,
@@ -73,7 +115,10 @@ class Sessions:
         new_link: Callable[[Session], Link],
         on_open: Callable[[HttpSession], None],
         on_end: Callable[[HttpSession], None],
+        *,
         limit: int = MAX_SESSIONS,
+        idle: float = SESSION_IDLE,
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
         given = keys or [secrets.token_bytes(32)]
         self._keys = [hashlib.sha256(b"redstart session id\0" + key).digest() for key in given]
@@ -81,29 +126,39 @@ class Sessions:
         self._on_open = on_open
         self._on_end = on_end
         self._limit = limit
-        self._live: OrderedDict[str, HttpSession] = OrderedDict()
+        self._share = max(limit // SHARE, 1)
+        self._idle = idle
+        self._kept = Kept(kept_bytes)
+        self._live: OrderedDict[str, HttpSession] = OrderedDict()  # the least recently used first, also of each owner
+        self._owned: dict[str, OrderedDict[str, HttpSession]] = {}
         self._principals: dict[str, str] = {}
-        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._ended: OrderedDict[str, int] = OrderedDict()
+        self._since = time.time_ns()
+        self._timer: asyncio.TimerHandle | None = None
 
     def mint(self, session: Session, principal: str) -> str:
         """The id of a session that `initialize` has just opened."""
         info = session.client_info
         client = (info.name[:64], info.version[:32]) if isinstance(info, Implementation) else ("", "")
         capabilities = _known_capabilities(session.capabilities)
-        ticket = _Ticket(session.revision, capabilities, client, principal, secrets.token_bytes(12))
+        opened = max(time.time_ns(), self._since + 1)  # a clock that was set back must not end every new session
+        ticket = _Ticket(session.revision, capabilities, client, principal, opened, secrets.token_bytes(12))
         body = msgspec.msgpack.encode(ticket)
         return urlsafe_b64encode(self._sign(self._keys[0], body) + body).decode().rstrip("=")
 
-    def find(self, id: str, principal: str) -> HttpSession | None:
-        """The session of this id and principal; anybody else's is as unknown as none."""
+    def find(self, id: str, principal: str, owner: Callable[[], str]) -> HttpSession | None:
+        """The session of this id and principal; anybody else's is as unknown as none. `owner` says whose share it
+        is part of."""
         live = self._live.get(id)
         if live is not None:
             if self._principals[id] != principal:
                 return None
             self._live.move_to_end(id)
+            self._owned[live.owner].move_to_end(id)
+            live.used = time.monotonic()
             return live
-        ticket = self._read(id)
-        if ticket is None or id in self._ended or ticket.principal != principal:
+        ticket = self._valid(id, principal)
+        if ticket is None:
             return None
         session = Session(
             revision=ticket.revision,
@@ -113,28 +168,85 @@ class Sessions:
             subscriptions=set(),
             key=id,
         )
-        return self._open(id, session, principal)
+        return self._open(id, session, principal, owner())
 
-    def _open(self, id: str, session: Session, principal: str) -> HttpSession:
-        live = self._live[id] = HttpSession(id, self._new_link(session))
+    def _valid(self, id: str, principal: str) -> _Ticket | None:
+        """The ticket of a session that is not in use here, if it may be."""
+        ticket = self._read(id)
+        if ticket is None or ticket.principal != principal or ticket.opened <= self._since or id in self._ended:
+            return None
+        return ticket
+
+    def _open(self, id: str, session: Session, principal: str, owner: str) -> HttpSession:
+        owned = self._owned.get(owner)
+        if owned is not None and len(owned) >= self._share:
+            self._make_room(owned)
+        if len(self._live) >= self._limit:
+            self._make_room(self._live)
+        live = HttpSession(id, self._new_link(session), EventLog(self._kept), owner)
+        live.used = time.monotonic()
+        self._live[id] = self._owned.setdefault(owner, OrderedDict())[id] = live
         self._principals[id] = principal
         self._on_open(live)
-        while len(self._live) > self._limit:
-            old, gone = self._live.popitem(last=False)
-            del self._principals[old]
-            self._on_end(gone)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._idle, self._sweep)
         return live
+
+    def _make_room(self, sessions: Mapping[str, HttpSession]) -> None:
+        """Let go of the session that was idle for longest; never of one whose call runs."""
+        for live in sessions.values():
+            if not live.busy:
+                self._let_go(live)
+                return
+        raise NoRoom
+
+    def _sweep(self) -> None:
+        """Let go of sessions that nobody has used for long."""
+        now = time.monotonic()
+        for live in list(self._live.values()):
+            if now - live.used < self._idle:
+                break
+            if not live.busy:
+                self._let_go(live)
+        oldest = next(iter(self._live.values()), None)
+        self._timer = None
+        if oldest is not None:
+            due = max(oldest.used + self._idle - now, self._idle / 10)
+            self._timer = asyncio.get_running_loop().call_later(due, self._sweep)
+
+    def _let_go(self, live: HttpSession) -> None:
+        if live.has_state:  # without it the session would go on, but in another way than its client believes
+            ticket = self._read(live.id)
+            self._bury(live.id, ticket.opened if ticket is not None else self._since)
+        self._remove(live)
+
+    def _remove(self, live: HttpSession) -> None:
+        del self._live[live.id], self._principals[live.id]
+        owned = self._owned[live.owner]
+        del owned[live.id]
+        if not owned:
+            del self._owned[live.owner]
+        live.log.clear()
+        self._on_end(live)
+
+    def _bury(self, id: str, opened: int) -> None:
+        """Never serve this id again."""
+        self._ended[id] = opened
+        while len(self._ended) > MAX_ENDED:
+            _, oldest = self._ended.popitem(last=False)
+            self._since = max(self._since, oldest)
 
     def end(self, id: str, principal: str) -> bool:
         """The client ended its session; the id is unknown from now on."""
-        live = self.find(id, principal)
-        if live is None:
+        live = self._live.get(id)
+        if live is not None and self._principals[id] != principal:
             return False
-        del self._live[id], self._principals[id]
-        self._ended[id] = None
-        while len(self._ended) > self._limit:
-            self._ended.popitem(last=False)
-        self._on_end(live)
+        ticket = self._read(id) if live is not None else self._valid(id, principal)
+        if ticket is None:
+            return False
+        self._bury(id, ticket.opened)
+        if live is not None:
+            self._remove(live)
         return True
 
     def end_streams(self) -> None:
@@ -143,10 +255,11 @@ class Sessions:
             live.push.end()
 
     def close(self) -> None:
-        for live in self._live.values():
-            self._on_end(live)
-        self._live.clear()
-        self._principals.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for live in list(self._live.values()):
+            self._remove(live)
 
     def _sign(self, key: bytes, body: bytes) -> bytes:
         return hmac.digest(key, body, "sha256")[:_SIGNATURE]

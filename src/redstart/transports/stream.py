@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from typing import ClassVar, Final
 
 from redstart.protocol.framing import SSE_COMMENT, sse_event, sse_prime
@@ -25,9 +25,15 @@ SHED: Final = b": closed, because this client does not read\n\n"
 MAX_EVENTS: Final = 1024
 MAX_BYTES: Final = 1 << 20
 """What may wait for a client that does not read, whichever is reached first, and one event more."""
-KEPT: Final = 256
-"""Events that a client may have missed."""
+KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Events that clients may have missed, of all sessions together."""
+KEPT_SHARE: Final = 64
+"""One session may keep this part of it."""
+EVENT_COST: Final = 200
+"""What an event takes in memory beside its bytes."""
 RETRY_MS: Final = 1000
+WRITE_DEADLINE: Final = 30.0
+"""Seconds that a client has to take what was sent to it."""
 
 
 class Writer:
@@ -36,12 +42,17 @@ class Writer:
     patience: ClassVar[float] = 10.0
     """Seconds that a client has to read why it was shed, before it is hung up on."""
     __slots__ = (
-        "_blocked", "_bytes", "_events", "_idle", "_keep_alive", "_last", "_loop", "_parked", "_pump", "_send",
-        "_timer", "_write", "closed", "shed",
+        "_blocked", "_bytes", "_deadline", "_events", "_idle", "_keep_alive", "_last", "_loop", "_parked", "_pump",
+        "_send", "_timer", "_write", "closed", "shed",
     )  # fmt: skip
 
     def __init__(
-        self, send: Send, headers: HeaderList, keep_alive: float = KEEP_ALIVE, write: Write | None = None
+        self,
+        send: Send,
+        headers: HeaderList,
+        keep_alive: float = KEEP_ALIVE,
+        write: Write | None = None,
+        deadline: float = WRITE_DEADLINE,
     ) -> None:
         self._send = send
         self._write = write  # sends at once, where that can be done; else says no
@@ -53,7 +64,8 @@ class Writer:
         self._bytes = 0
         self._idle = asyncio.Event()
         self._keep_alive = keep_alive
-        self._blocked = False  # whether the client has yet to take what was sent last
+        self._deadline = deadline
+        self._blocked = 0.0  # since when the client has yet to take what was sent last
         self.closed = False
         self.shed = False
         self._pump = self._loop.create_task(self._run(headers))
@@ -130,7 +142,15 @@ class Writer:
 
     def _beat(self) -> None:
         """A sign of life where there was none for a while. One timer a stream, not one an event."""
-        due = self._last + self._keep_alive - self._loop.time()
+        now = self._loop.time()
+        # Where the connection is ours it has its own deadline, and knows how much the client has taken.
+        if self._write is None and self._blocked and now - self._blocked > self._deadline:
+            log.warning("a stream was closed: its client has not read for %g s", self._deadline)
+            self.shed = True
+            self.abort()
+            self._pump.cancel()
+            return
+        due = self._last + self._keep_alive - now
         if due <= 0:
             due = self._keep_alive
             if self._parked is not None:
@@ -141,17 +161,17 @@ class Writer:
         send, events = self._send, self._events
         self._timer = self._loop.call_later(self._keep_alive, self._beat)
         try:
-            self._blocked = True
+            self._blocked = self._loop.time()
             await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS + headers})
-            self._blocked = False
+            self._blocked = 0.0
             while True:
                 while events:
                     data = events.popleft() if len(events) == 1 else b"".join(events)
                     events.clear()
                     self._bytes = 0
-                    self._blocked = True
+                    self._blocked = self._loop.time()
                     await send({"type": "http.response.body", "body": data, "more_body": True})
-                    self._blocked = False
+                    self._blocked = 0.0
                 self._idle.set()
                 if self.closed:
                     break
@@ -168,18 +188,75 @@ class Writer:
             self._idle.set()
 
 
+class Kept:
+    """The events of all sessions that a client may have missed. Where they are too many, whoever sent one longest ago
+    loses its own."""
+
+    def __init__(self, limit: int = KEPT_BYTES) -> None:
+        self._limit = limit
+        self.share = max(limit // KEPT_SHARE, 1)
+        self._logs: OrderedDict[EventLog, None] = OrderedDict()
+        self.size = 0
+
+    def grow(self, log: EventLog, size: int) -> None:
+        self.size += size
+        self._logs[log] = None
+        self._logs.move_to_end(log)
+        while self.size > self._limit:
+            next(iter(self._logs)).clear()
+
+    def shrink(self, log: EventLog, size: int) -> None:
+        self.size -= size
+        if not log.size:
+            self._logs.pop(log, None)
+
+
+class EventLog:
+    """The events of one session that its client may have missed, oldest first."""
+
+    __slots__ = ("_events", "_kept", "size")
+
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
+        self._events: deque[tuple[Stream, int, bytes]] = deque()
+        self.size = 0
+
+    def keep(self, stream: Stream, sequence: int, event: bytes) -> None:
+        """Keep one event more, at the cost of the oldest ones; the newest is kept whatever its size."""
+        self._events.append((stream, sequence, event))
+        size = len(event) + EVENT_COST
+        self.size += size
+        while self.size > self._kept.share and len(self._events) > 1:
+            self._drop()
+        self._kept.grow(self, size)
+
+    def after(self, stream: Stream, sequence: int) -> list[bytes]:
+        return [event for of, number, event in self._events if of is stream and number > sequence]
+
+    def has(self, stream: Stream, sequence: int) -> bool:
+        return any(of is stream and number == sequence for of, number, _ in self._events)
+
+    def clear(self) -> None:
+        while self._events:
+            self._drop()
+
+    def _drop(self) -> None:
+        size = len(self._events.popleft()[2]) + EVENT_COST
+        self.size -= size
+        self._kept.shrink(self, size)
+
+
 class Stream:
     """The events of one stream of a handshake session: numbered and kept for a client that comes back."""
 
-    __slots__ = ("_kept", "_limit", "ended", "name", "sequence", "writer")
+    __slots__ = ("_log", "ended", "name", "sequence", "writer")
 
-    def __init__(self, name: str, limit: int = KEPT) -> None:
+    def __init__(self, name: str, log: EventLog) -> None:
         self.name = name
         self.sequence = 0
         self.ended = False
         self.writer: Writer | None = None
-        self._kept: deque[tuple[int, bytes]] = deque(maxlen=limit)
-        self._limit = limit
+        self._log = log
 
     def prime(self) -> bytes:
         """The first event: something to resume from."""
@@ -188,7 +265,7 @@ class Stream:
     def send(self, data: bytes) -> None:
         self.sequence += 1
         event = sse_event(data, f"{self.name}-{self.sequence}")
-        self._kept.append((self.sequence, event))
+        self._log.keep(self, self.sequence, event)
         if self.writer is not None:
             self.writer.push(event)
 
@@ -207,13 +284,16 @@ class Stream:
             self.writer.close()
             self.writer = None
 
+    def can_resume(self, after: int) -> bool:
+        """Whether a client that comes back gets what it waits for: of a stream that has ended, its last event."""
+        return not self.ended or after >= self.sequence or self._log.has(self, self.sequence)
+
     def attach(self, writer: Writer, after: int) -> None:
         """A client came back: replay what it missed, then go on."""
         if self.writer is not None and self.writer is not writer:
             self.writer.close()
-        for sequence, event in self._kept:
-            if sequence > after:
-                writer.push(event)
+        for event in self._log.after(self, after):
+            writer.push(event)
         if self.ended:
             writer.close()
         else:

@@ -1,0 +1,63 @@
+"""Whose share of a limit a request counts against where nobody is authenticated: the address that it comes from.
+
+Behind a proxy every request comes from the proxy. What it says of the client's address counts only if it is one of
+`trusted_proxies=`: anybody can send that header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any, Final
+
+_FORWARDED: Final = b"x-forwarded-for"
+_SITE: Final = 64
+"""The leading bits of an IPv6 address that count: one customer usually has all that follow them."""
+Networks = tuple[IPv4Network | IPv6Network, ...]
+
+
+def checked_proxies(given: Iterable[str]) -> Networks:
+    """The proxies whose word counts, as networks."""
+    if isinstance(given, str):
+        raise TypeError(f'trusted_proxies= is a list of addresses or networks: write trusted_proxies=["{given}"]')
+    try:
+        return tuple(ip_network(one, strict=False) for one in given)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f'trusted_proxies= is a list such as ["10.0.0.0/8", "::1"]; {error}') from None
+
+
+def client_address(scope: Mapping[str, Any], headers: Mapping[bytes, bytes], proxies: Networks) -> str:
+    """The address of whoever sent a request, as far as it can be known; empty where there is none."""
+    client = scope.get("client")
+    address = client[0] if client else ""
+    forwarded = headers.get(_FORWARDED) if proxies else None
+    if forwarded is None or not _is_trusted(address, proxies):
+        return _site(address[:64])
+    for hop in reversed(forwarded.decode("latin-1").split(",")):  # each proxy adds the one that it was called by
+        address = hop.strip()
+        if not _is_trusted(address, proxies):
+            break
+    return _site(address[:64])
+
+
+def _is_trusted(address: str, proxies: Networks) -> bool:
+    found = _read(address)
+    return found is not None and any(found in network for network in proxies)
+
+
+@lru_cache(1024)
+def _site(address: str) -> str:
+    found = _read(address)
+    if isinstance(found, IPv6Address):
+        return str(ip_network((found, _SITE), strict=False))
+    return address if found is None else str(found)
+
+
+def _read(address: str) -> IPv4Address | IPv6Address | None:
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return mapped or found

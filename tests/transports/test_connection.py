@@ -1,0 +1,211 @@
+"""What one connection may cost, and what a client that does not read, or reads slowly, holds up: a real server."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transports.support import MODERN, Child, initialize, message, modern
+from transports.test_serve import HEAD, PING, POST, SIZE, Socket, serving
+
+MIB = 1024 * 1024
+
+
+def call(id: Any, tool: str, **arguments: Any) -> tuple[bytes, list[str]]:
+    """A modern call and its headers."""
+    body = modern(id, "tools/call", {"name": tool, "arguments": arguments}, progressToken=1)
+    return body, [f"MCP-Protocol-Version: {MODERN}", "Mcp-Method: tools/call", f"Mcp-Name: {tool}"]
+
+
+def resident(child: Child) -> int:
+    """The memory of a process, in bytes."""
+    for line in Path(f"/proc/{child.process.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no VmRSS")
+
+
+linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc here")
+
+
+# ---------------------------------------------------------------- trailers
+
+
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n" % (len(PING), PING)
+
+
+@pytest.mark.parametrize(
+    "trailer", [b"Host: evil.example", b"Content-Type: text/plain", b"Accept: image/png", b"Mcp-Session-Id: x"]
+)
+def test_a_trailer_is_not_a_header(trailer: bytes) -> None:
+    with serving() as (_, host, port), Socket(host, port) as client:
+        for _ in range(2):  # the connection goes on
+            client.socket.sendall(CHUNKED + trailer + b"\r\n\r\n")
+            assert client.response()[0] == 200
+
+
+@pytest.mark.parametrize("trailer", [b"X: y\r\n" * 1000, b"X: " + b"y" * 6000], ids=["many", "one that never ends"])
+def test_trailers_have_a_size(trailer: bytes) -> None:
+    with serving() as (_, host, port), Socket(host, port) as client:
+        client.socket.sendall(CHUNKED)
+        try:
+            for _ in range(1000):
+                client.socket.sendall(trailer)
+        except OSError:  # it has hung up
+            return
+        assert client.response()[0] == 431
+
+
+def test_a_body_in_small_chunks_is_not_taken_for_trailers() -> None:
+    body = b" " * 100_000 + PING
+    with serving() as (_, host, port), Socket(host, port) as client:
+        client.socket.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+        for letter in range(0, len(body), 100):
+            part = body[letter : letter + 100]
+            client.socket.sendall(b"%x\r\n" % len(part))
+            client.socket.sendall(part + b"\r\n")
+        client.socket.sendall(b"0\r\n\r\n")
+        assert client.response()[0] == 200
+
+
+# ---------------------------------------------------------------- idle connections
+
+
+def idle_after(*requests: bytes, connections: int) -> int:
+    """How much a server grows by connections that each sent these requests and now say nothing."""
+    with serving() as (child, host, port), Socket(host, port) as first:
+        for request in requests:
+            first.socket.sendall(request)
+            first.response()
+        before = resident(child)
+        clients = [Socket(host, port) for _ in range(connections)]
+        try:
+            for client in clients:
+                for request in requests:
+                    client.socket.sendall(request)
+                    client.response()
+            return resident(child) - before
+        finally:
+            for client in clients:
+                client.__exit__()
+
+
+@linux
+def test_an_idle_connection_does_not_keep_the_heads_it_has_sent() -> None:
+    lines = b"".join(b"A%d: b\r\n" % number for number in range(6000))
+    requests = [POST + b"X: %d\r\n" % number + lines + SIZE + b"\r\n" + PING for number in range(8)]
+    assert idle_after(*requests, connections=10) < 20 * MIB
+
+
+@linux
+def test_an_idle_connection_does_not_keep_the_last_body() -> None:
+    body = PING + b" " * (3 * MIB)
+    request = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    assert idle_after(request, connections=20) < 30 * MIB
+
+
+# ---------------------------------------------------------------- who does not read
+
+
+def test_a_client_that_does_not_read_gives_a_concurrency_limit_back() -> None:
+    with serving(write_deadline=1) as (_, host, port), Socket(host, port) as stalled, Socket(host, port) as good:
+        body, headers = call(1, "chatter", words=1000)
+        stalled.post(body, *headers)
+        assert stalled.file.readline().startswith(b"HTTP/1.1 200")  # it has begun
+        body, headers = call(2, "chatter", words=1)
+        good.post(body, *headers)
+        status, _, events = good.response()
+        assert (status, b'"said"' in events) == (200, True)
+
+
+def test_a_session_whose_client_does_not_read_does_so_too() -> None:
+    with serving(write_deadline=1) as (_, host, port), Socket(host, port) as stalled, Socket(host, port) as good:
+        stalled.post(initialize())
+        session = f"Mcp-Session-Id: {stalled.response()[1]['mcp-session-id']}"
+        arguments = {"name": "chatter", "arguments": {"words": 1000}, "_meta": {"progressToken": 1}}
+        stalled.post(message(1, "tools/call", arguments), session)
+        assert stalled.file.readline().startswith(b"HTTP/1.1 200")
+        body, headers = call(2, "chatter", words=1)
+        good.post(body, *headers)
+        assert good.response()[0] == 200
+
+
+def read_slowly(client: Socket, pause: Callable[[], None]) -> bytes:
+    assert client.file.readline().startswith(b"HTTP/1.1 200")
+    size = 0
+    while (line := client.file.readline()) != b"\r\n":
+        name, _, value = line.partition(b":")
+        size = int(value) if name.lower() == b"content-length" else size
+    body = b""
+    while len(body) < size:
+        part = client.file.read(min(MIB, size - len(body)))
+        assert part, f"cut off after {len(body)} bytes"
+        body += part
+        pause()
+    return body
+
+
+def test_a_client_that_reads_slowly_gets_all() -> None:
+    with serving(write_deadline=2) as (_, host, port), Socket(host, port) as client:
+        body, headers = call(1, "long", size=24 * MIB)
+        client.post(body, *headers)
+        started = time.monotonic()
+        reply = read_slowly(client, lambda: time.sleep(0.15))
+        assert len(json.loads(reply)["result"]["content"][0]["text"]) == 24 * MIB
+        assert time.monotonic() - started > 2
+
+
+def test_an_unread_reply_does_not_hold_up_a_stop() -> None:
+    with serving() as (child, host, port), Socket(host, port) as client:
+        body, headers = call(1, "long", size=32 * MIB)
+        client.post(body, *headers)
+        child.read_until(b"long\n", "stderr")
+        assert client.file.readline().startswith(b"HTTP/1.1 200")
+        status, seconds = child.end("SIGTERM")
+        assert status == 0
+        assert seconds < 10
+
+
+def test_an_unread_reply_ends_the_connection() -> None:
+    with serving(write_deadline=0.5) as (child, host, port), Socket(host, port) as client:
+        body, headers = call(1, "long", size=32 * MIB)
+        client.post(body, *headers)
+        assert client.file.readline().startswith(b"HTTP/1.1 200")
+        assert b"does not read" in child.read_until(b"does not read", "stderr")
+
+
+# ---------------------------------------------------------------- what is sent ahead
+
+
+@pytest.mark.parametrize(
+    ("ahead", "status"),
+    [
+        (POST + SIZE + b"\r\n" + PING[:5], 408),
+        (b"\x16\x03\x01\x02\x00", 400),
+        (POST + b"Content-Length: 99999999\r\n\r\n", 413),
+        (POST + b"X: " + b"y" * 70_000, 431),
+    ],
+)
+def test_a_bad_request_that_was_sent_ahead_is_refused_after_the_first_answer(ahead: bytes, status: int) -> None:
+    with serving(body_deadline=0.3) as (child, host, port), Socket(host, port) as client:
+        body, headers = call(1, "nap", seconds=1)
+        client.post(body, *headers)
+        child.read_until(b"napping\n", "stderr")
+        client.socket.sendall(ahead)
+        first, _, reply = client.response()
+        assert (first, b"rested" in reply) == (200, True)
+        assert client.response()[0] == status
+
+
+def test_a_request_sent_ahead_is_not_told_to_go_on_in_the_middle_of_a_response() -> None:
+    with serving() as (child, host, port), Socket(host, port) as client:
+        body, headers = call(1, "nap", seconds=0.5)
+        client.post(body, *headers)
+        child.read_until(b"napping\n", "stderr")
+        client.socket.sendall(b"POST /mcp HTTP/1.1\r\n" + HEAD + SIZE + b"Expect: 100-continue\r\n\r\n" + PING)
+        assert [client.response()[0] for _ in range(2)] == [200, 200]

@@ -1,0 +1,398 @@
+"""How many sessions there are, whose they are, what they keep, and when one is unknown: in process, over ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from redstart import Context, Server
+from redstart.protocol.handshake import negotiate
+from redstart.transports.address import checked_proxies, client_address
+from redstart.wire.types import InitializeParams
+from transports.support import HANDSHAKE, Http, message, run
+
+LATEST = HANDSHAKE[-1]
+TOKENS = {"a": {"sub": "ada"}, "b": {"sub": "bob"}}
+ADA, BOB = {"authorization": "Bearer a"}, {"authorization": "Bearer b"}
+KEYS = {"keys": ["a key that processes share"]}
+
+
+class Stage:
+    """A server with a tool that waits, one that says a lot, and one that asks."""
+
+    def __init__(self, **options: Any) -> None:
+        self.server = Server("sessions", version="1", **options)
+        self.began = asyncio.Event()
+        self.go = asyncio.Event()
+        stage = self
+
+        @self.server.tool
+        async def wait() -> str:
+            stage.began.set()
+            await stage.go.wait()
+            return "went on"
+
+        @self.server.tool
+        async def say(ctx: Context, times: int, size: int) -> str:
+            for number in range(times):
+                await ctx.progress(number + 1, message="x" * size)
+            return "said"
+
+        @self.server.tool
+        async def name(ctx: Context) -> str:
+            stage.began.set()
+            return await ctx.ask("Your name?", str)
+
+        @self.server.tool
+        async def poll(ctx: Context) -> str:
+            return f"closed: {await ctx.close_stream()}"
+
+        @self.server.resource("notes://one")
+        def note() -> str:
+            return "one"
+
+    def http(self, **options: Any) -> Http:
+        return Http(self.server.asgi(**options))
+
+
+def call(id: Any, tool: str, **arguments: Any) -> bytes:
+    return message(id, "tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": id}})
+
+
+PING = message("ping", "ping")
+SUBSCRIBE = message("sub", "resources/subscribe", {"uri": "notes://one"})
+
+
+async def status(http: Http, session: dict[str, str], **options: Any) -> int:
+    return (await http.send(PING, headers=session, **options)).status
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+async def replayed(http: Http, session: dict[str, str], first: str) -> bytes:
+    response = await http.send(method="GET", headers={**session, "last-event-id": first})
+    return response.body if response.status == 200 else b""
+
+
+def test_a_session_keeps_so_many_bytes_of_events_and_always_the_result() -> None:
+    async def test() -> None:
+        http = Stage().http()
+        session = await http.open()
+        response = await http.send(call(1, "say", times=40, size=100_000), headers=session)
+        assert len(response.body) > 4_000_000
+        again = await replayed(http, session, response.events()[0]["id"])
+        assert len(again) < 1_100_000
+        assert b'"id":1,"result"' in again
+
+    run(test())
+
+
+def test_small_events_cost_memory_too() -> None:
+    async def test() -> None:
+        http = Stage().http(max_kept_bytes=64 * 100_000)
+        session = await http.open()
+        response = await http.send(call(1, "say", times=2000, size=1), headers=session)
+        again = await replayed(http, session, response.events()[0]["id"])
+        assert again.count(b"data:") < 500
+        assert b'"id":1,"result"' in again
+
+    run(test())
+
+
+def test_all_sessions_together_keep_so_many_bytes() -> None:
+    async def test() -> None:
+        http = Stage().http(max_kept_bytes=640_000)
+        firsts = []
+        for _ in range(100):
+            session = await http.open()
+            response = await http.send(call(1, "say", times=1, size=9000), headers=session)
+            firsts.append((session, response.events()[0]["id"]))
+        kept = [await replayed(http, session, first) for session, first in firsts]
+        assert sum(map(len, kept)) < 640_000
+        assert b'"id":1,"result"' in kept[-1]
+        assert kept[0] == b""  # its result is gone, and nothing is made up: it is unknown
+
+    run(test())
+
+
+def test_a_result_that_is_larger_than_a_share_can_be_fetched() -> None:
+    async def test() -> None:
+        stage = Stage()
+
+        @stage.server.tool
+        async def large(ctx: Context) -> str:
+            await ctx.progress(1)
+            return "x" * 3_000_000
+
+        http = stage.http()
+        session = await http.open()
+        response = await http.send(call(1, "large"), headers=session)
+        again = await replayed(http, session, response.events()[0]["id"])
+        assert again.count(b"x") >= 3_000_000
+
+    run(test())
+
+
+# ---------------------------------------------------------------- how many, and whose
+
+
+def test_one_caller_evicts_nobody_else_and_no_call_that_runs() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(max_sessions=50)
+        victim = await http.open(client="10.0.0.1")
+        assert (await http.send(SUBSCRIBE, headers=victim)).status == 200
+        own = await http.open(client="10.0.0.2")
+        running = http.start(call(1, "wait"), headers=own)
+        await stage.began.wait()
+        flood = [await http.open(client="10.0.0.2") for _ in range(200)]
+        stage.go.set()
+        await running.done()
+        assert running.json()["result"]["content"][0]["text"] == "went on"
+        assert await status(http, victim) == 200
+        assert await status(http, flood[-1]) == 200
+        assert len(stage.server.host.hub.peers) <= 1 + 5
+
+    run(test())
+
+
+def test_a_user_has_a_share_wherever_the_requests_come_from() -> None:
+    async def test() -> None:
+        stage = Stage(auth=TOKENS.get)
+        http = stage.http(max_sessions=50)
+        victim = await http.open(headers=ADA)
+        assert (await http.send(SUBSCRIBE, headers=victim)).status == 200
+        for number in range(100):
+            await http.open(headers=BOB, client=f"10.0.0.{number}")
+        assert await status(http, victim) == 200
+        assert len(stage.server.host.hub.peers) <= 1 + 5
+
+    run(test())
+
+
+def test_where_all_are_in_use_a_new_one_is_told_to_come_back() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(max_sessions=20)
+        running = []
+        for _ in range(2):
+            session = await http.open(client="10.0.0.1")
+            stage.began.clear()
+            running.append(http.start(call(1, "wait"), headers=session))
+            await stage.began.wait()
+        opened = await http.send(
+            message(1, "initialize", {"protocolVersion": LATEST, "capabilities": {}}), client="10.0.0.1"
+        )
+        third = {"mcp-session-id": opened.headers["mcp-session-id"]}
+        refused = await http.send(PING, headers=third, client="10.0.0.1")
+        assert refused.status == 503
+        assert "retry-after" in refused.headers
+        assert "sessions" in refused.json()["error"]["message"]
+        stage.go.set()
+        for response in running:
+            assert (await response.done()).json()["result"]["content"][0]["text"] == "went on"
+        assert await status(http, third, client="10.0.0.1") == 200
+
+    run(test())
+
+
+@pytest.mark.parametrize("subscribed", [True, False])
+def test_a_session_that_nobody_uses_is_let_go(subscribed: bool) -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(session_idle=0.05)
+        session = await http.open()
+        if subscribed:
+            assert (await http.send(SUBSCRIBE, headers=session)).status == 200
+        while stage.server.host.hub.peers:
+            await asyncio.sleep(0.01)
+        # What it knew is gone: its client starts anew. If it knew nothing, it goes on as if nothing had happened.
+        assert await status(http, session) == (404 if subscribed else 200)
+
+    run(test())
+
+
+def test_a_session_whose_stream_is_open_is_in_use() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(session_idle=0.05)
+        held = await http.open()
+        stream = http.start(method="GET", headers=held)
+        await stream.started.wait()
+        other = await http.open()
+        await http.send(SUBSCRIBE, headers=other)
+        while len(stage.server.host.hub.peers) > 1:
+            await asyncio.sleep(0.01)
+        assert not stream.complete
+        assert await status(http, other) == 404
+        stream.disconnect()
+        await stream.done()
+
+    run(test())
+
+
+FORWARDED = "203.0.113.9, 10.0.0.3"
+
+
+@pytest.mark.parametrize(
+    ("client", "forwarded", "proxies", "found"),
+    [
+        ("192.0.2.1", None, [], "192.0.2.1"),
+        ("192.0.2.1", FORWARDED, [], "192.0.2.1"),
+        ("192.0.2.1", FORWARDED, ["10.0.0.0/8"], "192.0.2.1"),  # anybody can send that header
+        ("10.0.0.2", FORWARDED, ["10.0.0.2"], "10.0.0.3"),
+        ("10.0.0.2", FORWARDED, ["10.0.0.0/8"], "203.0.113.9"),
+        ("10.0.0.2", "6.6.6.6, 203.0.113.9, 10.0.0.3", ["10.0.0.0/8"], "203.0.113.9"),
+        ("10.0.0.2", None, ["10.0.0.0/8"], "10.0.0.2"),
+        ("::ffff:10.0.0.2", "203.0.113.9", ["10.0.0.2"], "203.0.113.9"),
+        ("2001:db8:1:2:3:4:5:6", None, [], "2001:db8:1:2::/64"),
+        ("10.0.0.2", "2001:db8:1:2::9", ["10.0.0.2"], "2001:db8:1:2::/64"),
+        ("10.0.0.2", "x" * 1000, ["10.0.0.2"], "x" * 64),
+        (None, None, [], ""),
+    ],
+)
+def test_the_address_of_a_caller(client: Any, forwarded: str | None, proxies: list[str], found: str) -> None:
+    headers = {} if forwarded is None else {b"x-forwarded-for": forwarded.encode()}
+    scope = {"client": None if client is None else (client, 1)}
+    assert client_address(scope, headers, checked_proxies(proxies)) == found
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("trusted_proxies", "10.0.0.1"),
+        ("trusted_proxies", ["localhost"]),
+        ("max_sessions", 0),
+        ("session_idle", "1"),
+        ("max_kept_bytes", 1.5),
+        ("write_deadline", 0),
+    ],
+)
+def test_options_that_make_no_sense(option: str, value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=option):
+        Stage().http(**{option: value})
+
+
+# ---------------------------------------------------------------- when one is unknown
+
+
+def test_a_session_that_has_ended_stays_ended() -> None:
+    async def test() -> None:
+        http = Stage(**KEYS).http()
+        session = await http.open()
+        assert (await http.send(method="DELETE", headers=session)).status == 200
+        state = negotiate(InitializeParams(protocol_version=LATEST))
+        for _ in range(10_100):
+            assert http.app.sessions.end(http.app.sessions.mint(state, ""), "")
+        assert await status(http, session) == 404
+        assert await status(http, await http.open()) == 200
+
+    run(test())
+
+
+def test_after_a_restart_a_client_is_told_to_start_anew() -> None:
+    """Its subscriptions are gone, and it would wait in vain for news."""
+
+    async def test() -> None:
+        before = Stage(**KEYS).http()
+        session = await before.open()
+        assert (await before.send(SUBSCRIBE, headers=session)).status == 200
+        after = Stage(**KEYS).http()
+        assert await status(after, session) == 404
+        assert await status(after, await after.open()) == 200
+        assert await status(before, session) == 200
+
+    run(test())
+
+
+def test_nobody_takes_over_a_session_that_another_process_opened() -> None:
+    async def test() -> None:
+        one, other = Stage(auth=TOKENS.get, **KEYS).http(), Stage(auth=TOKENS.get, **KEYS).http()
+        session = await one.open(headers=ADA)
+        for method in ("POST", "GET", "DELETE"):
+            stolen = await other.send(PING, method=method, headers={**session, **BOB})
+            assert stolen.status == 404, method
+        assert await status(other, session) == 200
+
+    run(test())
+
+
+def test_an_event_of_another_process_names_no_stream() -> None:
+    async def test() -> None:
+        one, other = Stage(**KEYS).http(), Stage(**KEYS).http()
+        session = await one.open()
+        seen = await one.send(call(1, "say", times=2, size=1), headers=session)
+        await other.send(call(2, "say", times=2, size=1), headers=session)
+        for event in seen.events():
+            response = await other.send(method="GET", headers={**session, "last-event-id": event["id"]})
+            assert response.status == 404
+
+    run(test())
+
+
+# ---------------------------------------------------------------- answers, cancellations, polling
+
+
+def test_an_answer_to_what_was_never_asked_is_refused_and_a_late_one_is_not() -> None:
+    async def test() -> None:
+        http = Stage().http()
+        response = await http.send(
+            message(1, "initialize", {"protocolVersion": LATEST, "capabilities": {"elicitation": {}}})
+        )
+        session = {"mcp-session-id": response.headers["mcp-session-id"], "mcp-protocol-version": LATEST}
+        await http.send(message(None, "notifications/initialized"), headers=session)
+        asking = http.start(call(1, "name"), headers=session)
+        await asking.until(lambda r: len(r.messages()) == 1)
+        (question,) = asking.messages()
+        answer = message(question["id"], "x", None).replace(b'"method": "x"', b'"result": {"action": "decline"}')
+        assert (await http.send(answer, headers=session)).status == 202
+        await asking.done()
+        late = await http.send(answer, headers=session)
+        assert (late.status, late.body) == (202, b"")
+        for id in (b'"ask-99"', b'"ask-0"', b'"x"', b"1", b'"ask-' + b"9" * 500 + b'"'):
+            stray = await http.send(b'{"jsonrpc":"2.0","id":%b,"result":{}}' % id, headers=session)
+            assert stray.status == 400, id
+            assert "asked" in stray.json()["error"]["message"]
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("accept", ["application/json, text/event-stream", "application/json"])
+def test_a_request_that_was_cancelled_ends_as_a_stream_without_an_answer(revision: str, accept: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        session = {**await http.open(revision), "accept": accept}
+        response = http.start(call(7, "wait"), headers=session)
+        await stage.began.wait()
+        await http.send(message(None, "notifications/cancelled", {"requestId": 7}), headers=session)
+        await response.done()
+        assert response.status == 200
+        if "event-stream" in accept:
+            assert response.is_sse
+            assert response.body == b""
+        else:
+            assert response.headers["content-type"] == "application/json"
+            assert response.json()["id"] == 7
+            assert "cancelled" in response.json()["error"]["message"]
+
+    run(test())
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_a_stream_is_closed_early_only_where_its_client_can_come_back(revision: str) -> None:
+    async def test() -> None:
+        http = Stage().http()
+        session = await http.open(revision)
+        response = await http.send(call(1, "poll"), headers=session)
+        if revision == LATEST:
+            (prime,) = response.events()
+            assert prime["data"] == ""
+        else:
+            assert response.messages()[-1]["result"]["content"][0]["text"] == "closed: False"
+
+    run(test())
