@@ -217,6 +217,15 @@ def test_boolean_property_schemas_go_out_as_objects(revision: str) -> None:
     assert tool["inputSchema"]["properties"]["never"] == {"not": {}}
 
 
+@every
+def test_a_hint_that_is_none_is_absent(era: str) -> None:
+    server = Server("absent")
+    server.tool(name="some", annotations={"title": None, "readOnlyHint": True})(lambda: 1)
+    server.tool(name="none", annotations={"title": None})(lambda: 1)
+    some, none = ask(server, era, "tools/list")["tools"]
+    assert (some["annotations"], "annotations" in none) == ({"readOnlyHint": True}, False)
+
+
 @pytest.mark.parametrize("revision", REVISIONS[:2])
 def test_annotations_given_as_a_dict_are_gated(revision: str) -> None:
     server = Server("absent")

@@ -173,7 +173,7 @@ class Tool:
             description=self.description or None,
             input_schema=self.input_schema,
             output_schema=self.output.listed(dialect.structured),
-            annotations=self.annotations,
+            annotations={name: hint for name, hint in (self.annotations or {}).items() if hint is not None} or None,
             icons=list(self.icons) if self.icons else None,
             meta=dict(self.meta) if self.meta else None,
         )
