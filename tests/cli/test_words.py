@@ -77,7 +77,7 @@ def test_a_script_without_its_keys(tmp_path: Path, how: str) -> None:
 def test_who_catches_the_end_has_the_reason(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDSTART_KEYS", "")
     with pytest.raises(SystemExit, match="there is no key in it") as caught:
-        Server("shop").run(**({"transport": "http", "port": 0} if how else {}))  # type: ignore[arg-type]
+        Server("shop").run(**({"transport": "http", "port": 0} if how else {}))  # type: ignore[call-overload]
     assert isinstance(caught.value.__cause__, SettingsError)
 
 

@@ -100,9 +100,9 @@ def test_text_is_refused_and_its_bytes_are_taken() -> None:
 
 def test_an_unknown_transport_is_refused() -> None:
     with pytest.raises(ValueError, match="stdio"):
-        echoing().run("carrier pigeon")  # type: ignore[arg-type]
+        echoing().run("carrier pigeon")  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="stdio"):
-        run(echoing().run_async("carrier pigeon"))  # type: ignore[arg-type]
+        run(echoing().run_async("carrier pigeon"))  # type: ignore[call-overload]
 
 
 # ---------------------------------------------------------------- in a loop that runs

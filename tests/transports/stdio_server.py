@@ -127,4 +127,4 @@ async def add_tool() -> str:
 
 if __name__ == "__main__":
     limits = {"max_message_bytes": 1 << 20} if "--small" in sys.argv else {}
-    server.run(**limits)  # type: ignore[arg-type]
+    server.run(**limits)  # type: ignore[call-overload]

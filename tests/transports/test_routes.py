@@ -189,5 +189,38 @@ def test_what_cannot_be_a_route_fails_at_once_with_its_place() -> None:
         server.route("/x", methods=["POST"])(lambda: "y")
 
 
+@pytest.mark.parametrize("options", [{}, {"path": "/tools"}, {"legacy_sse": True}])
+def test_a_route_at_the_path_of_the_endpoint_is_refused_with_its_place(options: dict[str, Any]) -> None:
+    path = "/sse" if "legacy_sse" in options else options.get("path", "/mcp")
+    words = rf"test_routes.py:\d+: {path} is the path of the MCP endpoint.*asgi\(path="
+    before = Server("s")
+    before.route(path)(lambda: "x")
+    with pytest.raises(RegistrationError, match=words):
+        before.asgi(**options)
+    after = Server("s")
+    after.asgi(**options)
+    with pytest.raises(RegistrationError, match=words):
+        after.route(path)(lambda: "x")
+
+
+def test_a_response_of_starlette() -> None:
+    responses = pytest.importorskip("starlette.responses")
+    server = Server("s", debug=True)
+    server.route("/json")(lambda: responses.JSONResponse({"a": 1}, 201, {"x-a": "1"}))
+    server.route("/stream")(lambda: responses.StreamingResponse(iter([b"a"])))
+
+    async def test() -> None:
+        http = Http(server.asgi())
+        made = await http.send(method="GET", path="/json")
+        assert (made.status, made.json()) == (201, {"a": 1})
+        assert (made.headers["content-type"], made.headers["x-a"]) == ("application/json", "1")
+        refused = await http.send(method="GET", path="/stream")
+        assert refused.status == 500
+        assert b"cannot return a StreamingResponse" in refused.body
+        await server.host.stop()
+
+    run(test())
+
+
 def test_a_request_has_its_json() -> None:
     assert Request("POST", "/x", body=json.dumps({"a": [1]}).encode()).json() == {"a": [1]}

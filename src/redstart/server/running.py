@@ -5,19 +5,20 @@ The transports are loaded when they are used, because no server needs all of the
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, Unpack, cast, overload
 
 from redstart.server.checked import SettingsError
 
 if TYPE_CHECKING:
-    from redstart.protocol.framing import Framing
     from redstart.server.server import Server
+    from redstart.transports.http import Endpoint
+    from redstart.transports.options import EndpointOptions, HttpOptions, StdioOptions
 
-Transport = Literal["stdio", "http"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -37,6 +38,16 @@ def _in_words(server: Server) -> Iterator[None]:
         from redstart.server.trouble import not_started
 
         raise SystemExit(f"redstart: {not_started(server.name, error)}") from error
+
+
+def _refuse_running_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        "server.run() makes an event loop of its own, and one runs here already: write await server.run_async(…)"
+    )
 
 
 class Running:
@@ -73,18 +84,16 @@ class Running:
         finally:
             Running._recording = before
 
-    def run(
-        self,
-        transport: Transport = "stdio",
-        *,
-        host: str = "127.0.0.1",
-        port: int = 8000,
-        path: str = "/mcp",
-        framing: Framing = "auto",
-        stdin: Any = None,
-        stdout: Any = None,
-        **options: Any,
-    ) -> None:
+    @cached_property
+    def mcp_paths(self) -> set[str]:
+        """The paths of the MCP endpoints of this server: none of them can be a route."""
+        return set()
+
+    @overload
+    def run(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
+    @overload
+    def run(self, transport: Literal["http", "streamable-http"], **options: Unpack[HttpOptions]) -> None: ...
+    def run(self, transport: str = "stdio", **options: Any) -> None:
         """Serve until the client goes away (stdio) or the process is told to stop.
 
         `stdin` and `stdout` are binary files to serve on instead of the process's own. What keeps the server of a
@@ -94,64 +103,65 @@ class Running:
         >>> server = Server("quick")
         >>> server.run("http", port=8000)  # doctest: +SKIP
         """
-        if Running._recording is not None:
-            Running._recording.append(cast("Server", self))
-            return
+        from redstart.transports.options import is_http
+
+        http = is_http("run", transport, options)
         server = cast("Server", self)
-        if transport == "http":
+        if Running._recording is not None:
+            Running._recording.append(server)
+            return
+        _refuse_running_loop()
+        if http:
             from redstart.transports.serve import run_http
 
             with _in_words(server):
-                run_http(server, host=host, port=port, path=path, **options)
-        elif transport == "stdio":
+                run_http(server, **options)
+        else:
             from redstart.transports.stdio import run_stdio
 
-            with _in_words(server) if stdin is None and stdout is None else nullcontext():
-                run_stdio(server, framing=framing, stdin=stdin, stdout=stdout, **options)
-        else:
-            raise ValueError(f'transport must be "stdio" or "http", not {transport!r}')
+            own = options.get("stdin") is None and options.get("stdout") is None
+            with _in_words(server) if own else nullcontext():
+                run_stdio(server, **options)
 
+    @overload
+    async def run_async(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
+    @overload
     async def run_async(
-        self,
-        transport: Transport = "stdio",
-        *,
-        host: str = "127.0.0.1",
-        port: int = 8000,
-        path: str = "/mcp",
-        framing: Framing = "auto",
-        stdin: Any = None,
-        stdout: Any = None,
-        **options: Any,
-    ) -> None:
+        self, transport: Literal["http", "streamable-http"], **options: Unpack[HttpOptions]
+    ) -> None: ...
+    async def run_async(self, transport: str = "stdio", **options: Any) -> None:
         """As `run`, inside a loop that already runs; to cancel it is to stop serving.
 
         >>> import asyncio
         >>> from redstart import Server
         >>> asyncio.run(Server("quick").run_async("http"))  # doctest: +SKIP
         """
+        from redstart.transports.options import is_http
+
+        http = is_http("run_async", transport, options)
+        server = cast("Server", self)
         if Running._recording is not None:
-            Running._recording.append(cast("Server", self))
-            return
-        if transport == "http":
+            Running._recording.append(server)
+        elif http:
             from redstart.transports.serve import serve_http
 
-            await serve_http(cast("Server", self), host=host, port=port, path=path, **options)
-        elif transport == "stdio":
+            await serve_http(server, **options)
+        else:
             from redstart.transports.stdio import serve_stdio
 
-            await serve_stdio(cast("Server", self), framing=framing, stdin=stdin, stdout=stdout, **options)
-        else:
-            raise ValueError(f'transport must be "stdio" or "http", not {transport!r}')
+            await serve_stdio(server, **options)
 
-    def asgi(self, *, path: str = "/mcp", **options: Any) -> Any:
+    def asgi(self, **options: Unpack[EndpointOptions]) -> Endpoint:
         """This server as an ASGI application: serve it, or mount it in another one.
 
         >>> from redstart import Server
         >>> app = Server("mounted").asgi()
         """
         from redstart.transports.http import Endpoint
+        from redstart.transports.options import EndpointOptions, check_names
 
-        return Endpoint(cast("Server", self), path=path, **options)
+        check_names("server.asgi()", EndpointOptions, options)
+        return Endpoint(cast("Server", self), **options)
 
     @asynccontextmanager
     async def lifespan_context(self, app: Any = None) -> AsyncIterator[None]:

@@ -26,6 +26,7 @@ from redstart.transports.address import checked_proxies, client_address
 from redstart.transports.caller import JSON, AsgiCaller, Caller, Gone, HeaderList, Receive, Scope, Send
 from redstart.transports.exchange import SESSION_ENDED, Exchange, is_asking
 from redstart.transports.guard import MAX_BODY, ORIGIN_HELP, Guard, Rejection
+from redstart.transports.routes import answer_route, claim_paths
 from redstart.transports.sessions import MAX_SESSIONS, SESSION_IDLE, HttpSession, NoRoom, Sessions
 from redstart.transports.signals import StopSignals
 from redstart.transports.stream import KEEP_ALIVE, KEPT_BYTES, WRITE_DEADLINE, Writer
@@ -101,6 +102,7 @@ class Endpoint:
             from redstart.transports.legacy_sse import LegacySse
 
             self._legacy = LegacySse(self)
+        claim_paths(server, self._paths | (self._legacy.paths if self._legacy is not None else frozenset()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -140,8 +142,6 @@ class Endpoint:
         legacy = self._legacy is not None and self._legacy.knows(path)
         if path not in self._paths and not legacy and not self._mounted_here(scope):
             if self.server.routes:
-                from redstart.transports.routes import answer_route
-
                 return await answer_route(self, scope, headers, caller)
             return Rejection(404, f"Nothing is served at this path; the MCP endpoint is {self.path}")
         user = None

@@ -58,12 +58,14 @@ class _Peer:
 class LegacySse:
     """The two endpoints."""
 
+    paths = frozenset((STREAM, POST))
+
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._peers: dict[str, _Peer] = {}
 
     def knows(self, path: str) -> bool:
-        return path.rstrip("/") in (STREAM, POST)
+        return path.rstrip("/") in self.paths
 
     async def __call__(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
         stream = scope["path"].rstrip("/") == STREAM

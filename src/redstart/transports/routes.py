@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
@@ -53,11 +53,27 @@ def add_route(server: Server, path: str, methods: Iterable[str], handler: Callab
     required = [p for p in inspect.signature(handler).parameters.values() if p.default is p.empty]
     if len(required) > 1:
         raise RegistrationError(f"{place(handler)}: a route takes the request, or nothing")
+    if path in server.mcp_paths:
+        _refuse(path, handler)
     taken: dict[str, Any] = server.routes.setdefault(path, {})
     for name in names:
         if name in taken:
             raise RegistrationError(f"{place(handler)}: {name} {path} is already served by {place(taken[name])}")
         taken[name] = handler
+
+
+def claim_paths(server: Server, paths: frozenset[str]) -> None:
+    """These paths are the MCP endpoint's: a route of the application at one of them would never be asked."""
+    for path in sorted(paths & server.routes.keys()):
+        _refuse(path, next(iter(server.routes[path].values())))
+    server.mcp_paths.update(paths)
+
+
+def _refuse(path: str, handler: Callable[..., Any]) -> NoReturn:
+    raise RegistrationError(
+        f"{place(handler)}: {path} is the path of the MCP endpoint; give the route another path, "
+        'or the endpoint: server.asgi(path="/…") or server.run("http", path="/…")'
+    )
 
 
 async def answer_route(
@@ -110,4 +126,15 @@ def _response(value: Any) -> tuple[int, HeaderList, bytes]:
         return 200, [_TEXT], value.encode()
     if isinstance(value, bytes | bytearray | memoryview):
         return 200, [_BYTES], bytes(value)
+    if hasattr(value, "raw_headers"):
+        return _foreign_response(value)
     return 200, [JSON], to_json(value)
+
+
+def _foreign_response(value: Any) -> tuple[int, HeaderList, bytes]:
+    """A response of Starlette or FastAPI that has its whole body; one that is made while it is sent is refused."""
+    if not isinstance(getattr(value, "body", None), bytes | memoryview):
+        kind = type(value).__name__
+        raise TypeError(f"a route cannot return a {kind}, which has no body yet; return the body as bytes or text")
+    pairs = [(bytes(name), bytes(text)) for name, text in value.raw_headers]
+    return int(value.status_code), [pair for pair in pairs if pair[0] != b"content-length"], bytes(value.body)
