@@ -57,7 +57,7 @@ BUDGET: dict[str, int] = {
     "store": 200,
     "features": 3850,
     "server": 4600,
-    "transports": 2450,
+    "transports": 2700,  # CORS, signals under servers of others, typed options, limits against floods
     "auth": 100,
     "client": 2200,
     "testing": 100,

@@ -31,15 +31,16 @@ class StopSignals:
             return  # Python lets only the main thread set a handler
         for number in _NUMBERS:
             before = signal.getsignal(number)
-            if callable(before) and before != self._handle:
+            if callable(before) and number not in self._before:
                 self._before[number] = before
                 signal.signal(number, self._handle)
 
     def remove(self) -> None:
-        for number, before in self._before.items():
-            if signal.getsignal(number) == self._handle:  # not if somebody has set another one since
+        """Listen no longer; where somebody has put a handler in front of ours since, ours only hands on."""
+        for number, before in tuple(self._before.items()):
+            if signal.getsignal(number) == self._handle:
                 signal.signal(number, before)
-        self._before.clear()
+                del self._before[number]
 
     def _handle(self, number: int, frame: Any) -> None:
         if self._loop is not None and not self._loop.is_closed():
