@@ -210,7 +210,7 @@ def test_a_missing_required_argument_is_named(era: str) -> None:
 
 
 @pytest.mark.requirement("76")
-@pytest.mark.parametrize("value", [5, True, None, ["a"], {"a": 1}])
+@pytest.mark.parametrize("value", [5, True, ["a"], {"a": 1}])
 def test_arguments_that_are_no_strings_are_refused(era: str, value: Any) -> None:
     error = refused(desk(), era, "prompts/get", name="review", arguments={"code": value})
     assert error["code"] == -32602
@@ -607,3 +607,17 @@ def test_a_description_before_the_messages(era: str) -> None:
     assert (nothing["description"], nothing["messages"]) == ("Nothing to say", [])
     assert ask(server, era, "prompts/get", name="roles")["messages"] == [text("assistant", "hello")]
     assert refused(server, era, "prompts/get", name="odd")["code"] == -32603
+
+
+def test_null_for_an_argument_means_absent(era: str) -> None:
+    server = Server("s")
+
+    @server.prompt
+    def review(code: str, language: str = "python") -> str:
+        return f"{language}: {code}"
+
+    found = ask(server, era, "prompts/get", name="review", arguments={"code": "x", "language": None})
+    assert found["messages"] == [text("user", "python: x")]
+    refusal = refused(server, era, "prompts/get", name="review", arguments={"code": None})
+    assert refusal["code"] == -32602
+    assert 'Missing required argument "code"' in refusal["message"]

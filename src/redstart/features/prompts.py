@@ -251,11 +251,12 @@ def _argument(given: Argument, where: str) -> t.PromptArgument:
 
 
 def _strings(arguments: Mapping[str, Any]) -> dict[str, str]:
-    """The spec's map from string to string, or a refusal that names what is none."""
-    wrong = [name for name, value in arguments.items() if not isinstance(value, str)]
+    """The spec's map from string to string, or a refusal that names what is none. Null means absent, as for tools."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    wrong = [name for name, value in given.items() if not isinstance(value, str)]
     if wrong:
         raise ProtocolError(INVALID_PARAMS, f"The arguments of a prompt are strings; not so: {', '.join(wrong)}")
-    return dict(arguments)
+    return given
 
 
 def _by_name(signature: Signature) -> Callable[[dict[str, str]], dict[str, Any]]:
