@@ -6,12 +6,12 @@ Spec: /specification/2026-07-28/schema, PrimitiveSchemaDefinition.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from redstart.features.choices import LISTINGS, FormError, Option, options_of
 from redstart.features.fields import FORMATS, LIMITS, WORDS, Field, is_secret, secret
+from redstart.schema.patterns import longest
 from redstart.schema.problems import show
 
 ROOT: Final = frozenset(
@@ -49,14 +49,6 @@ def _is_count(value: Any) -> bool:
     return _is_whole(value) and bool(value >= 0)
 
 
-def _is_pattern(value: Any) -> bool:
-    try:
-        re.compile(value)
-    except (re.error, TypeError, OverflowError, RecursionError):
-        return False
-    return True
-
-
 EXACT: Final = 2**53
 """Below this a float stands for one integer only."""
 VALUED: Final = ("default", "const", "enum", "oneOf", "items")
@@ -66,7 +58,7 @@ NEEDS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     **dict.fromkeys(WORDS, (_is_text, "a text")),
     **dict.fromkeys(COUNTS, (_is_count, "a whole number, 0 or more")),
     **dict.fromkeys(BOUNDS, (_is_number, "a number")),
-    "pattern": (_is_pattern, "a regular expression"),
+    "pattern": (_is_text, "a regular expression"),
     "format": (lambda value: _is_text(value) and value in FORMATS, f"one of {', '.join(FORMATS)}"),
     "uniqueItems": (_is_flag, "true or false"),
     "additionalProperties": (_is_flag, "true or false"),
@@ -110,12 +102,22 @@ def _field(name: str, schema: Any, *, required: bool) -> Field:
         options = _items(name, where, schema.get("items", {}))
     else:
         options = _options(name, where, schema, kind)
-    limits = {key: schema[key] for key in (*LIMITS, "format") if key in schema}
+    limits = _limits(where, schema)
     text = kind == "string" and "format" not in schema and not options
     field = Field(name, kind, schema, required=required, options=options, limits=limits, text=text)
     if "default" in schema:
         _check_default(where, field, schema["default"])
     return field
+
+
+def _limits(where: str, schema: dict[str, Any]) -> dict[str, Any]:
+    try:
+        most = longest(schema["pattern"]) if "pattern" in schema else None
+    except ValueError as error:
+        raise FormError(f"{where} has pattern: {show(schema['pattern'])}, which {error}") from None
+    if most is not None:
+        schema = {**schema, "maxLength": min(most, schema.get("maxLength", most))}
+    return {key: schema[key] for key in (*LIMITS, "format") if key in schema}
 
 
 def _whole(schema: dict[str, Any]) -> dict[str, Any]:

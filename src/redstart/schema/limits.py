@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from redstart.schema.patterns import longest
+
 # Family of a node -> the limits that fit it, with the schema keyword; None: checked, but JSON Schema has no word.
 NUMERIC = {
     "ge": "minimum",
@@ -124,11 +126,19 @@ class Limits(msgspec.Struct, frozen=True):
     plain: bool = True  # written as msgspec.Meta
 
     def over(self, other: "Limits | None") -> "Limits":
-        """Both, where an outer `Annotated` narrows an inner one."""
-        if other is None:
-            return self
-        bounds = {**other.bounds, **self.bounds}
-        return Limits(self.family, bounds, (*other.predicates, *self.predicates), self.plain and other.plain)
+        """Both, where an outer `Annotated` narrows an inner one; ValueError for a pattern that is not safe.
+
+        A pattern that `re` may need long for gets a limit of the length.
+        """
+        bounds, predicates, plain = self.bounds, self.predicates, self.plain
+        if other is not None:
+            bounds = {**other.bounds, **bounds}
+            predicates, plain = (*other.predicates, *predicates), plain and other.plain
+        most = longest(bounds["pattern"]) if "pattern" in bounds else None
+        if most is not None and not bounds.get("max_length", most + 1) <= most:
+            bounds = {"max_length": most, **{name: bound for name, bound in bounds.items() if name != "max_length"}}
+            plain = False  # msgspec would read the user's own annotation without that limit
+        return Limits(self.family, bounds, predicates, plain)
 
     def broken(self, value: Any) -> str | None:
         """What the value should have been, or None if it is within its limits."""

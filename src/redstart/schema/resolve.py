@@ -192,7 +192,11 @@ def limit(node: Node, notes: Notes, annotation: Any, scope: Scope) -> Node:
         return Either(branches)
     if not _fits(node, notes):
         raise scope.fail(annotation, f"has limits ({', '.join(notes.bounds)}) that do not fit {node.words}")
-    return node.limited(Limits(node.family, notes.bounds, notes.predicates, notes.plain))
+    limits = Limits(node.family, notes.bounds, notes.predicates, notes.plain)
+    try:
+        return node.limited(limits)
+    except ValueError as error:
+        raise scope.fail(annotation, f"has the pattern {notes.bounds['pattern']!r}, which {error}") from None
 
 
 def _fits(node: Node, notes: Notes) -> bool:

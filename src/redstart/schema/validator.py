@@ -389,6 +389,7 @@ def _refuse_ref(ref: str, walker: Walker) -> None:
         ref = target["$ref"]
 
 
+BACKTRACKED = 10_000  # steps for one text
 VALUES = ("const", "enum", "default", "examples")
 
 
@@ -413,6 +414,11 @@ def _engine(schema: Any, foreign: list[str], where: str) -> Any:
             f'{where}: the keyword {", ".join(foreign)} needs the extra validator: pip install "redstart[validate]"'
         ) from None
     try:
-        return jsonschema_rs.Draft202012Validator(schema)
+        return jsonschema_rs.Draft202012Validator(schema, pattern_options=jsonschema_rs.RegexOptions())
+    except ValueError:
+        pass  # a pattern that looks around or back, perhaps: those are tried, for a limited number of steps
+    try:
+        patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKED)
+        return jsonschema_rs.Draft202012Validator(schema, pattern_options=patterns)
     except ValueError as error:
         raise SchemaError(f"{where}: {error}") from error
