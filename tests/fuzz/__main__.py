@@ -8,10 +8,11 @@ import sys
 import time
 from functools import partial
 
+from .arguments import arguments
 from .mutate import Mutator
 from .targets import Failure, in_memory, over_asgi, over_stdio
 
-SHARES = ((in_memory, 0.7), (over_asgi, 0.15), (over_stdio, 0.15))
+SHARES = ((in_memory, 0.65), (over_asgi, 0.15), (over_stdio, 0.15), (arguments, 0.05))
 
 
 def _before(until: float) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fuzz.arguments import arguments
 from fuzz.mutate import ANY, Expected, Mutator, expected
 from fuzz.targets import Failure, in_memory, judge, over_asgi, over_stdio
 
@@ -24,7 +25,9 @@ def _level() -> Iterator[None]:
 
 
 @pytest.mark.requirement("R1")
-@pytest.mark.parametrize(("target", "count"), [(in_memory, 6000), (over_asgi, 2000), (over_stdio, 2000)])
+@pytest.mark.parametrize(
+    ("target", "count"), [(in_memory, 6000), (over_asgi, 2000), (over_stdio, 2000), (arguments, 400)]
+)
 def test_a_short_run(target: Any, count: int) -> None:
     assert asyncio.run(target(Mutator(20260728), count, lambda: True)) >= count
 

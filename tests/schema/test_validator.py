@@ -151,6 +151,30 @@ def test_nulls_that_mean_absent() -> None:
     assert compile_schema(schema, where="t").without_nulls(value) == lean
 
 
+DRAFT7 = "http://json-schema.org/draft-07/schema#"
+
+
+def test_draft_07_has_its_own_rules() -> None:
+    row = {"$schema": DRAFT7, "items": [{"type": "integer"}, {"type": "string"}], "additionalItems": False}
+    assert said(row, [1, "a"]) == []
+    assert said(row, ["a", "a"]) == ['Argument "[0]" must be an integer, got the string "a".']
+    assert said(row, [1, "a", 2]) != []
+    beside = {"$schema": DRAFT7, "$ref": "#/definitions/a", "maximum": 1, "definitions": {"a": {"type": "integer"}}}
+    assert said(beside, 5) == []
+    assert said({**beside, "$schema": "https://json-schema.org/draft/2020-12/schema"}, 5) != []
+
+
+@pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-04/schema#", "https://example.com/mine", 7])
+def test_other_dialects_are_refused(dialect: Any) -> None:
+    with pytest.raises(SchemaError, match=r"tool t: \$schema .* is not supported; these are: .*2020-12.*draft-07"):
+        compile_schema({"$schema": dialect, "type": "object"}, where="tool t")
+
+
+def test_a_list_of_items_names_the_way_out() -> None:
+    with pytest.raises(SchemaError, match=r"prefixItems, or draft-07"):
+        compile_schema({"items": [{"type": "integer"}]}, where="tool t")
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from([1.0, 2.5]) | st.text("ab", max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),

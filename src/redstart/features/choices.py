@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -44,7 +44,16 @@ class Choice(Generic[T]):
     title: str = ""
 
 
-class Choices:
+class SchemaMarker:
+    """Something in an `Annotated` that adds to the schema of a field, in a pydantic model too."""
+
+    json_schema_extra: dict[str, Any]
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return {**handler(schema), **self.json_schema_extra}
+
+
+class Choices(SchemaMarker):
     """The choices of one field of a form, with titles.
 
     >>> from typing import Annotated

@@ -19,7 +19,7 @@ from msgspec import Raw
 
 from redstart.features.choices import Choice as Choice
 from redstart.features.choices import Choices as Choices
-from redstart.features.choices import FormError, Option, options_from, options_of, title_of
+from redstart.features.choices import FormError, Option, SchemaMarker, options_from, options_of, title_of
 from redstart.features.fields import FORMATS, WORDS, Field, is_secret, read_fields, secret, warn_of_secrets
 from redstart.features.rawforms import raw_fields
 from redstart.schema.containers import Array
@@ -39,7 +39,7 @@ TYPING: Final = ("typing", "types", "typing_extensions")
 """Where annotations come from that are no classes."""
 
 
-class Format:
+class Format(SchemaMarker):
     """The format of a text field: `Annotated[str, Format("email")]`; also "uri", "date" and "date-time".
 
     >>> Format("email").json_schema_extra

@@ -36,7 +36,7 @@ class Converted(Struct, frozen=True):
 class Output:
     """The promise of one tool."""
 
-    __slots__ = ("_allowed", "_check", "_cut", "_exact", "_names", "_where", "_wraps", "schema")
+    __slots__ = ("_allowed", "_check", "_cut", "_exact", "_names", "_text", "_where", "_wraps", "schema")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Output:
         self._check: Callable[[bytes], Any] | None = None
         self._allowed: tuple[type, ...] = ()
         self._exact: Any = None
+        self._text = False  # whether it promises a text
         self.schema = schema
         if schema is not None:
             self._check = _checking(schema, where)
@@ -71,6 +72,7 @@ class Output:
             annotation = _record("Outputs", _typed(self._names, annotation))
         elif names_nothing(self._names, self._cut) or not is_data(annotation):
             self._allowed = _block_types(annotation)
+            self._text = _bare(annotation) is str
             annotation = Any
         if self._cut is not None and self._cut.many:
             annotation = _record("Solutions", {"solutions": list[annotation], "truncated": NotRequired[bool]})
@@ -132,6 +134,9 @@ class Output:
         if names_nothing(self._names, self._cut):
             return t.ToolResult(content=[t.Text(SUCCESS)])
         if self.schema is None or (self._cut is not None and self._cut.many):
+            if value is None and self._text:
+                words = 'must be a string, because the tool declares "-> str"'
+                raise ShapeError([Problem("", words, "None")], noun="value")
             made = free_result(value)
             self._refuse_strangers(made)
             return made

@@ -3,6 +3,7 @@
 Knows: pydantic's TypeAdapter.  Must not know: anything else of this package but the contract of a node.
 """
 
+import re
 import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cache
@@ -13,7 +14,19 @@ import msgspec
 from redstart.schema.containers import opened, remembered
 from redstart.schema.cost import affordable, is_tangled
 from redstart.schema.emit import Defs, Schema
-from redstart.schema.problems import Place, Problem, cut, join, missing, refused, show, show_typed, spelled
+from redstart.schema.problems import (
+    Place,
+    Problem,
+    cut,
+    join,
+    missing,
+    not_a_choice,
+    one_of,
+    refused,
+    show,
+    show_typed,
+    spelled,
+)
 from redstart.schema.scalars import INVALID, Node, Walk
 
 # Metadata that our own reading covers; everything else of pydantic's changes values and must be left to it.
@@ -43,7 +56,7 @@ def needs_foreign(metadata: Iterable[Any]) -> bool:
 
 
 def _is_pydantic(item: Any) -> bool:
-    if any(getattr(item, name, None) for name in TRANSFORMS):
+    if any(getattr(item, name, None) for name in (*TRANSFORMS, "discriminator")):
         return True
     kind = type(item)
     if kind.__module__.partition(".")[0] in ("pydantic", "pydantic_core"):
@@ -60,6 +73,12 @@ def _generator() -> Any:
         def field_title_should_be_set(self, schema: Any) -> bool:
             return False
 
+        def model_schema(self, schema: Any) -> Any:
+            return _described(super().model_schema(schema), schema["cls"])
+
+        def dataclass_schema(self, schema: Any) -> Any:
+            return _described(super().dataclass_schema(schema), schema["cls"])
+
         def decimal_schema(self, schema: Any) -> Any:
             out = super().decimal_schema(schema)
             for branch in out.get("anyOf", [out]):
@@ -68,6 +87,16 @@ def _generator() -> Any:
             return out
 
     return Generator
+
+
+def _described(schema: Schema, cls: Any) -> Schema:
+    """With the words that the fields have in their annotations: `Annotated[str, "where to go"]`."""
+    for name, field in getattr(cls, "__pydantic_fields__", {}).items():
+        words = [item for item in field.metadata if isinstance(item, str)]
+        inner = schema.get("properties", {}).get(field.validation_alias or name, schema.get("properties", {}).get(name))
+        if words and isinstance(inner, dict):
+            inner.setdefault("description", words[-1])
+    return schema
 
 
 class Foreign(Node):
@@ -165,6 +194,10 @@ def _problem(place: Place, item: Any) -> Problem:
     text = item["msg"]
     if item["type"] == "missing":
         return missing(place, "")
+    if item["type"] == "union_tag_invalid":
+        tags = re.findall("'([^']*)'", item["ctx"]["expected_tags"])
+        name = item["ctx"]["discriminator"].strip("'")
+        return not_a_choice(join(place, name), one_of(tags), item["ctx"]["tag"], tags)
     path = spelled(place)
     if text.startswith("Input should be "):
         typed = item["type"].endswith(("_type", "_parsing"))

@@ -10,7 +10,17 @@ import msgspec
 
 from redstart.schema.containers import Container, Row
 from redstart.schema.emit import Defs, Schema, any_of, without_null
-from redstart.schema.problems import Place, join, missing, refused, unknown, wrong_type, wrong_value
+from redstart.schema.problems import (
+    Place,
+    join,
+    missing,
+    not_a_choice,
+    one_of,
+    refused,
+    unknown,
+    wrong_type,
+    wrong_value,
+)
 from redstart.schema.scalars import ABSENT, INVALID, Choice, Node, Scalar, Walk, faithful
 
 
@@ -208,6 +218,8 @@ class Either(Node):
     def _explain(self, value: Any, path: Place, walk: Walk, attempts: list[tuple[Node, Walk]]) -> Any:
         # The problems of the branch that got into the value, if one did; else one problem for the whole union.
         real = [(branch, attempt) for branch, attempt in attempts if branch.rank > 0]
+        if self._refuse_tag(value, path, walk, real):
+            return INVALID
         best: Walk | None = None
         for branch, attempt in real:
             make, args = attempt.first[0]
@@ -219,8 +231,36 @@ class Either(Node):
             return INVALID
         return walk.refuse(wrong_type, path, self.words, value)
 
+    def _refuse_tag(self, value: Any, path: Place, walk: Walk, real: list[tuple[Node, Walk]]) -> bool:
+        """Whether a field that tells the branches apart has explained the matter: it is wrong, or names one branch."""
+        real = sorted(real, key=lambda pair: self.children.index(pair[0]))
+        tagged = [_tags(branch) for branch, _ in real]
+        if type(value) is not dict or len(real) < 2:
+            return False
+        for name in set.intersection(*(set(tags) for tags in tagged)) & value.keys():
+            known = [key for tags in tagged for key in tags[name]]
+            if len(set(known)) < len(known):
+                continue
+            if value[name] not in known:
+                walk.refuse(not_a_choice, join(path, name), one_of(known), value[name], known)
+                return True
+            walk.take(
+                next(attempt for tags, (_, attempt) in zip(tagged, real, strict=True) if value[name] in tags[name])
+            )
+            return True
+        return False
+
     def emit(self, defs: Defs) -> Schema:
         return any_of([branch.emit(defs) for branch in self.children])
+
+
+def _tags(branch: Node) -> dict[str, list[Any]]:
+    """The fields of a record that say which one it is, and what they may hold."""
+    record = branch.target if isinstance(branch, Link) else branch
+    if not isinstance(record, Record):
+        return {}
+    own = {record.tag[0]: [record.tag[1]]} if record.tag else {}
+    return own | {slot.wire: slot.node.keys for slot in record.slots if isinstance(slot.node, Choice)}
 
 
 class Link(Node):

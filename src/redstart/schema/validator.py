@@ -58,9 +58,10 @@ Check = Callable[[Any, Any, Place, "Run", Mapping[str, Any]], None]
 class Walker:
     """One schema document: its root, for `$ref`."""
 
-    def __init__(self, root: Any, where: str) -> None:
+    def __init__(self, root: Any, where: str, *, draft7: bool = False) -> None:
         self.root = root
         self.where = where
+        self.draft7 = draft7
 
     def target(self, ref: str) -> Any:
         node = self.root
@@ -264,7 +265,7 @@ WELL_FORMED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "$defs": (_is_map, "an object"),
     "definitions": (_is_map, "an object"),
     "additionalProperties": (_is_schema, "a schema"),
-    "items": (_is_schema, "a schema"),
+    "items": (_is_schema, "a schema (a list of schemas is prefixItems, or draft-07 by its $schema)"),
     "$ref": (lambda content: isinstance(content, str), "a string"),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), (_is_number, "a number")),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), (_is_count, "a whole number, 0 or more")),
@@ -344,10 +345,10 @@ def compile_schema(schema: Mapping[str, Any], *, where: str) -> Validator:
     Traceback (most recent call last):
     redstart.schema.problems.ShapeError: The argument must be an integer, got the string "x".
     """
-    walker = Walker(schema, where)
+    walker = Walker(schema, where, draft7=_is_draft7(schema, where))
     foreign = sorted(set(_foreign_words(schema, walker, "#")))
     _refuse_remote(schema, where)
-    return Validator(schema, where, _engine(schema, foreign, where) if foreign else None)
+    return Validator(schema, where, _engine(walker, foreign) if foreign else None)
 
 
 def _foreign_words(schema: Any, walker: Walker, at: str) -> Iterator[str]:
@@ -356,7 +357,12 @@ def _foreign_words(schema: Any, walker: Walker, at: str) -> Iterator[str]:
         return
     if not isinstance(schema, Mapping):
         raise SchemaError(f"{walker.where}: {at} must be a schema, not {show(schema)}")
+    if walker.draft7 and "$ref" in schema and len(schema) > 1:
+        yield "$ref"  # draft-07 ignores what stands beside it
     for keyword, content in schema.items():
+        if walker.draft7 and keyword == "items" and isinstance(content, list):
+            yield keyword  # one schema for each place
+            continue
         fits, words = WELL_FORMED.get(keyword, (None, ""))
         if fits is not None and not fits(content):
             raise SchemaError(f"{walker.where}: {at}/{keyword} must be {words}, not {show(content)}")
@@ -406,7 +412,20 @@ def _refuse_remote(node: Any, where: str) -> None:
             _refuse_remote(item, where)
 
 
-def _engine(schema: Any, foreign: list[str], where: str) -> Any:
+DIALECTS = {"https://json-schema.org/draft/2020-12/schema": False, "http://json-schema.org/draft-07/schema": True}
+
+
+def _is_draft7(schema: Mapping[str, Any], where: str) -> bool:
+    """Whether `$schema` says draft-07; without it a schema is of 2020-12, as MCP has it."""
+    named: Any = schema.get("$schema", next(iter(DIALECTS)))
+    known = DIALECTS.get(named.removesuffix("#")) if isinstance(named, str) else None
+    if known is None:
+        raise SchemaError(f"{where}: $schema {show(named)} is not supported; these are: {', '.join(DIALECTS)}")
+    return known
+
+
+def _engine(walker: Walker, foreign: list[str]) -> Any:
+    schema, where = walker.root, walker.where
     try:
         import jsonschema_rs
     except ImportError:
@@ -414,11 +433,12 @@ def _engine(schema: Any, foreign: list[str], where: str) -> Any:
             f'{where}: the keyword {", ".join(foreign)} needs the extra validator: pip install "redstart[validate]"'
         ) from None
     try:
-        return jsonschema_rs.Draft202012Validator(schema, pattern_options=jsonschema_rs.RegexOptions())
+        made: Any = jsonschema_rs.Draft7Validator if walker.draft7 else jsonschema_rs.Draft202012Validator
+        return made(schema, pattern_options=jsonschema_rs.RegexOptions())
     except ValueError:
         pass  # a pattern that looks around or back, perhaps: those are tried, for a limited number of steps
     try:
         patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKED)
-        return jsonschema_rs.Draft202012Validator(schema, pattern_options=patterns)
+        return made(schema, pattern_options=patterns)
     except ValueError as error:
         raise SchemaError(f"{where}: {error}") from error

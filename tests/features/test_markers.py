@@ -1,0 +1,50 @@
+"""Markers in the annotations of pydantic models: published and enforced as those of other classes."""
+
+import asyncio
+from typing import Annotated
+
+import pydantic
+import pytest
+
+from redstart import Client, Server
+from redstart.features.forms import Choices, Format, compile_form
+from redstart.schema.problems import ShapeError
+
+
+class Booking(pydantic.BaseModel):
+    room: Annotated[str, Choices(("s", "Single"), ("d", "Double"))]
+    mail: Annotated[str, Format("email")]
+    extras: list[Annotated[str, Choices("sea", "quiet")]] = []
+    note: Annotated[str, "what else we should know"] = ""
+
+
+def test_markers_of_a_pydantic_model_are_in_the_form() -> None:
+    properties = compile_form(Booking).schema(True)["properties"]
+    assert [one["const"] for one in properties["room"]["oneOf"]] == ["s", "d"]
+    assert properties["mail"]["format"] == "email"
+    assert properties["note"]["description"] == "what else we should know"
+    assert [one["const"] for one in properties["extras"]["items"]["anyOf"]] == ["sea", "quiet"]
+
+
+@pytest.mark.parametrize("wrong", [{"room": "x"}, {"mail": "nobody"}, {"extras": ["loud"]}])
+def test_an_answer_outside_of_them_is_refused(wrong: dict[str, object]) -> None:
+    form = compile_form(Booking)
+    right = {"room": "s", "mail": "a@b", "extras": ["sea"]}
+    assert form.read(right) == Booking(room="s", mail="a@b", extras=["sea"])
+    with pytest.raises(ShapeError, match=next(iter(wrong))):
+        form.read({**right, **wrong})
+
+
+def test_a_tool_that_promises_text_and_returns_none_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+
+    @server.tool
+    def forgets() -> str:
+        return None  # type: ignore[return-value]
+
+    async def call() -> bool | None:
+        async with Client(server) as client:
+            return (await client.call_tool("forgets", {})).is_error
+
+    assert asyncio.run(call())
+    assert 'must be a string, because the tool declares "-> str", got None' in caplog.text
