@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -542,3 +543,19 @@ def test_a_lazy_result_is_read_in_the_thread_of_its_handler(tmp_path: Path) -> N
     found = json.loads(done.stdout)
     assert found.pop("inside") == '{"cities":[{"name":"Bern"},{"name":"Oslo"}]}'
     assert found == dict.fromkeys([name for name in names if name != "inside"], '[{"name":"Bern"},{"name":"Oslo"}]')
+
+
+def test_what_an_exception_says_can_neither_steer_a_terminal_nor_forge_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("hostile")
+
+    @server.tool
+    def fails() -> None:
+        raise ValueError("first\nERROR forged\x1b[2J\x9b\r\x00")
+
+    with caplog.at_level(logging.ERROR, "redstart"):
+        play(server, lambda peer: peer.failure("fails"))
+        logging.getLogger("redstart").error("said: %s", ValueError("one\ntwo\x1b"))
+    assert "ValueError: first\n    ERROR forged\\x1b[2J\\x9b\\x0d\\x00" in caplog.text
+    assert 'raise ValueError("first' in caplog.text  # the traceback is whole
+    assert "said: one\\ntwo\\x1b" in caplog.text
+    assert not [char for char in caplog.text if not char.isprintable() and char != "\n"]

@@ -10,7 +10,26 @@ from typing import Any
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 from redstart.wire.types import Content, Text, ToolResult
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+_ONE_LINE = {**_CONTROLS, ord("\n"): "\\n"}
+
+
+def _printable(record: logging.LogRecord) -> bool:
+    """What others have written must neither steer a terminal nor look like a line of the log."""
+    if isinstance(record.args, tuple):
+        kinds = str, BaseException
+        record.args = tuple(str(arg).translate(_ONE_LINE) if isinstance(arg, kinds) else arg for arg in record.args)
+    if record.exc_info and not record.exc_text:
+        import traceback  # slow to load, and seldom needed
+
+        entries = traceback.format_exception(*record.exc_info)
+        indented = (entry.rstrip("\n").replace("\n", "\n    ") if entry[:1] > " " else entry for entry in entries)
+        record.exc_text = "\n".join(entry.rstrip("\n") for entry in indented).translate(_CONTROLS)
+    return True
+
+
 log = logging.getLogger("redstart")
+log.addFilter(_printable)
 
 
 class ToolError(Exception):
