@@ -77,6 +77,7 @@ class Player:
         if not self.modern:
             opening = {"protocolVersion": self.revision, "capabilities": self.capabilities, "clientInfo": {"name": "t"}}
             await self.request("initialize", opening)
+            self.send({"method": "notifications/initialized"})
         return self
 
     def send(self, message: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ SERVER = str(Path(__file__).parent / "waiting_server.py")
 def test_the_end_of_a_process_whose_thread_waits(tool: str, how: str) -> None:
     with Child(command=[sys.executable, SERVER]) as child:
         child.ask(initialize(elicitation={}))
+        child.write(message(None, "notifications/initialized"))
         child.write(message(1, "tools/call", {"name": tool, "arguments": {}}))
         assert child.answer()["method"] in ("elicitation/create", "notifications/message")
         status, seconds = child.end(how)

@@ -89,3 +89,50 @@ def test_a_client_that_cannot_read_a_stream_is_told_at_once() -> None:
         assert "text/event-stream" in response.json()["error"]["message"]
 
     run(test())
+
+
+def test_a_question_waits_until_the_client_is_initialized() -> None:
+    server = Server("legacy")
+    begun = asyncio.Event()
+
+    @server.tool
+    async def roots(ctx: Context) -> int:
+        begun.set()
+        return len(await ctx.roots())
+
+    def methods(stream: Response) -> list[Any]:
+        return [json_of(event).get("method") for event in stream.events()[1:]]
+
+    async def test() -> None:
+        async with connected(server) as (stream, say):
+            await say(initialize("2024-11-05", id=0, roots={}))
+            await say(message(1, "tools/call", {"name": "roots"}))
+            await begun.wait()
+            await say(message(2, "ping"))
+            await stream.until(lambda r: 2 in answers(r))
+            assert methods(stream) == [None, None]
+            await say(message(None, "notifications/initialized"))
+            await stream.until(lambda r: "roots/list" in methods(r))
+            await say(b'{"jsonrpc": "2.0", "id": "ask-1", "result": {"roots": []}}')
+            await stream.until(lambda r: 1 in answers(r))
+            assert json_of(stream.events()[-1])["result"]["content"][0]["text"] == "0"
+
+    run(test())
+
+
+def test_a_client_that_is_never_initialized_is_not_waited_for_without_end() -> None:
+    server = Server("legacy", ask_timeout=0.05)
+
+    @server.tool
+    async def name(ctx: Context) -> str:
+        return type(await ctx.elicit("Name?")).__name__
+
+    async def test() -> None:
+        async with connected(server) as (stream, say):
+            await say(initialize("2025-06-18", id=0, elicitation={}))
+            await say(message(1, "tools/call", {"name": "name"}))
+            await stream.until(lambda r: 1 in answers(r))
+            assert json_of(stream.events()[-1])["result"]["content"][0]["text"] == "Cancelled"
+            assert len(stream.events()) == 3
+
+    run(test())

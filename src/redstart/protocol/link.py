@@ -7,6 +7,7 @@ A Link lives as long as its peer's state: one POST (modern HTTP), one session (h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -53,7 +54,7 @@ _ORDINARY = frozenset(row for row in METHODS.values() if row.eras & HANDSHAKE an
 class Link:
     """What one peer has open: its calls, our questions to it, and (handshake era) its session."""
 
-    __slots__ = ("_asked", "_reopens", "calls", "modern", "owner", "pending", "session", "subscriber")
+    __slots__ = ("_asked", "_reopens", "calls", "modern", "on_initialized", "owner", "pending", "session", "subscriber")
 
     def __init__(self, modern: modern.Modern, session: Session | None = None) -> None:
         self.modern = modern
@@ -67,6 +68,8 @@ class Link:
         self.calls: dict[Id, Call] = {}
         self.pending: dict[str, Pending] = {}
         self._asked = 0
+        self.on_initialized: list[Callable[[], None]] = []
+        """Called when the client says that it is initialized: before that it is not asked anything."""
 
     # ------------------------------------------------------------ inbound
 
@@ -174,6 +177,8 @@ class Link:
             return self._receive_cancel(row, envelope)
         if row.name == "notifications/initialized" and self.session is not None:
             self.session.initialized = True
+            for tell in self.on_initialized:
+                tell()
         return [Notice(row.name, self.session)] if row.eras & HANDSHAKE and self.session else []
 
     def _receive_cancel(self, row: Method, envelope: Envelope) -> list[Event]:

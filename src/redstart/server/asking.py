@@ -248,6 +248,8 @@ class Dialogue(Struct, eq=False):
         """The client's result, in a form that can be read, or what stands for none."""
         if not getattr(self.call.channel, "can_ask", True):
             raise no_stream(question)
+        if self.call.session is not None and not self.call.session.initialized and not await self._initialized():
+            return _no_answer(question, None)
         for _ in range(TRIES):
             outcome = await self.send(question)
             if outcome is None or isinstance(outcome, ProtocolError):
@@ -263,6 +265,25 @@ class Dialogue(Struct, eq=False):
             except DecodeError as error:  # such as a number that no machine can hold
                 question.problem = f"This could not be read: {error}."
         return _no_answer(question, None)
+
+    async def _initialized(self) -> bool:
+        """Whether the client says in time that it is initialized. The spec: before that it is asked nothing."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        tellers = self.call.link.on_initialized
+
+        def tell() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        tellers.append(tell)
+        try:
+            async with asyncio.timeout(self.host.server.ask_timeout):
+                await future
+        except TimeoutError:
+            return False
+        finally:
+            tellers.remove(tell)
+        return True
 
     async def send(self, question: Question) -> Any:
         """One request to the peer: its raw result, its error, or None if it does not answer in time."""
