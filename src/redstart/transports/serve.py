@@ -106,7 +106,7 @@ def _config(app: Endpoint, body_deadline: float) -> Any:
 
 def _bind(host: str, port: Any) -> socket.socket:
     if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= MAX_PORT:
-        raise SystemExit(f"cannot listen on {host} at port {port!r:.50}: a port is a whole number from 0 to {MAX_PORT}")
+        raise SystemExit(f"cannot listen on {host}:{port!r:.50}: a port is a whole number from 0 to {MAX_PORT}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
