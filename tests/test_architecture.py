@@ -55,15 +55,15 @@ BUDGET: dict[str, int] = {
     "schema": 3150,  # counting the work of unions and patterns before another engine does it, dialects of raw schemas
     "protocol": 1200,
     "store": 200,
-    "features": 3850,
+    "features": 4050,  # the rules of all options live here; their second and third spellings elsewhere are gone
     "server": 4600,
     "transports": 2700,  # CORS, signals under servers of others, typed options, limits against floods
     "auth": 100,
-    "client": 2200,
+    "client": 2300,  # the rules of its options
     "testing": 100,
-    "cli": 700,
+    "cli": 780,  # factories, what is marked but not served, arguments of the script
 }
-LONG_FUNCTIONS: set[str] = {"server/server.py:__init__"}
+LONG_FUNCTIONS: set[str] = set()
 MAX_FUNCTION, MAX_CALLS, PIPE_CALLS = 40, 25, 5
 REVISIONS = re.compile(r"2024-11-05|2025-03-26|2025-06-18|2025-11-25|2026-07-28")
 DIALECTS = {"protocol/handshake.py", "protocol/modern.py"}

@@ -275,7 +275,10 @@ server = Server("shop", keys=["hunter2", "hunter3"], store="redis://ada:pass@hos
 """
     bad_store = report(write(tmp_path / "store.py", source), REDSTART_KEYS=KEY)
     assert "no store is known for 'redis://***@host'" in bad_store.found("start")
-    bad_option = report(write(tmp_path / "option.py", source.replace("store", "shop")), REDSTART_KEYS=KEY)
+    bad_option = report(
+        write(tmp_path / "option.py", source.replace('store="redis://ada:pass@host"', 'version={}["x"]')),
+        REDSTART_KEYS=KEY,
+    )
     assert "*** ***" in bad_option.found("start")
     assert "keys=[***]" in bad_option.found("start")
     for secret in (KEY, OTHER, "hunter2", "hunter3", "ada:"):

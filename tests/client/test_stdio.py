@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -150,7 +150,7 @@ def test_a_python_file_with_environment_and_directory(tmp_path: Path) -> None:
 
 
 def test_stderr_is_passed_on_unless_captured(capfd: pytest.CaptureFixture[str]) -> None:
-    async def main(stderr: str) -> None:
+    async def main(stderr: Literal["inherit", "capture"]) -> None:
         with pytest.raises(ConnectionClosed):
             async with Client([sys.executable, "-c", "import sys; sys.exit('h\\u00e9llo')"], stderr=stderr):
                 pass

@@ -284,8 +284,8 @@ def test_what_a_user_may_not_see_does_not_complete(era: str) -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("lone", "list of strings or a function"),
-        (5, "list of strings or a function"),
+        ("lone", "a list of texts, an Enum or a function"),
+        (5, "a list of texts, an Enum or a function"),
         ([1, 2], "must be strings"),
         (lambda: ["a"], "not \\(\\)"),
         (lambda a, b, c: [], "not \\(a, b, c\\)"),

@@ -313,9 +313,9 @@ def test_a_mode_types_the_outputs_of_a_function_that_does_not() -> None:
         ({"mode": "Fact(+integer"}, "is no mode"),
         ({"mode": "fact(+integer, +integer)"}, "2 inputs, the function takes"),
         ({"mode": "fact(+integer, -integer)", "outputs": ["A", "B"]}, "1 outputs, outputs= names 2"),
-        ({"proofs": "some"}, "proofs= is one of"),
-        ({"solutions": 0}, "solutions= is"),
-        ({"solutions": "many"}, "solutions= is"),
+        ({"proofs": "some"}, "proofs must be one of"),
+        ({"solutions": 0}, "solutions must be"),
+        ({"solutions": "many"}, "solutions must be"),
     ],
 )
 def test_a_wrong_declaration_fails_at_registration(options: dict[str, Any], words: str) -> None:

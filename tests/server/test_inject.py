@@ -264,7 +264,7 @@ def wrong_context(ctx: Context) -> int:
     ("depends", "words"),
     [
         (left, "left → right → left"),
-        (chicken, "needs a function"),
+        (chicken, "provide of Depends must be a function"),
         (lacks, "nobody provides it"),
         (wrong_context, "write `ctx: SyncContext`"),
     ],

@@ -172,7 +172,7 @@ def test_capabilities(era: str, caplog: pytest.LogCaptureFixture) -> None:
             assert caught.value.code == -32601
 
     use(Empty(), era, undeclared)
-    with pytest.raises(ValueError, match="no capability is called telepathy"):
+    with pytest.raises(ValueError, match="'telepathy' is not a capability"):
         Server.from_object(type("Odd", (Empty,), {"capabilities": lambda self: ["telepathy"]})())
 
 

@@ -6,27 +6,27 @@ Public face only: `connection.py` carries messages, `negotiate.py` opens it, `di
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar, overload
+from typing import Any, Self, TypeAlias, TypeVar, Unpack, overload
 
 from redstart.client import results
-from redstart.client.callbacks import OnLog, OnNotification, OnProgress
+from redstart.client.callbacks import OnProgress
 from redstart.client.connection import Connection
-from redstart.client.dialogue import MAX_ROUNDS, Dialogue
-from redstart.client.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from redstart.client.dialogue import Dialogue
 from redstart.client.errors import ClientError, NotSupported
 from redstart.client.listen import Events, handshake_events, modern_events
 from redstart.client.negotiate import Negotiator
-from redstart.client.questions import OnElicit, OnSample, Questions, Roots
+from redstart.client.options import ClientOptions
+from redstart.client.questions import Questions
 from redstart.client.results import CallResult
 from redstart.client.target import transport_for
+from redstart.features.options import checked, showing
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import encode
-from redstart.wire.meta import LOG_LEVELS, Implementation
+from redstart.wire.meta import Implementation
 
 Reference: TypeAlias = str | Mapping[str, Any]
 """What to complete: a prompt's name, a resource template, or the spec's `{"type": "ref/prompt", …}`."""
@@ -49,53 +49,28 @@ class Client:
     object, without `auth=`; with neither a Server object is called as by its own process, and `ctx.user` is None.
     """
 
-    def __init__(
-        self,
-        target: Any,
-        *,
-        protocol: str = "auto",
-        on_elicit: OnElicit | None = None,
-        on_sample: OnSample | None = None,
-        roots: Roots | None = None,
-        on_progress: OnProgress | None = None,
-        on_log: OnLog | None = None,
-        on_notification: OnNotification | None = None,
-        user: Any = None,
-        token: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        stderr: str = "inherit",
-        timeout: float | None = 60,
-        client_info: Mapping[str, Any] | None = None,
-        capabilities: Mapping[str, Any] | None = None,
-        log_level: str | None = None,
-        max_rounds: int = MAX_ROUNDS,
-    ) -> None:
-        if protocol not in ("auto", *HANDSHAKE_VERSIONS, *MODERN_VERSIONS):
-            known = ", ".join((*HANDSHAKE_VERSIONS, *MODERN_VERSIONS))
-            raise ValueError(f"protocol={protocol!r}: expected auto, {known}")
-        if log_level is not None and log_level not in LOG_LEVELS:
-            raise ValueError(f"log_level={log_level!r}: expected {', '.join(LOG_LEVELS)}")
-        self._protocol = protocol
-        self._on_progress = on_progress
-        self._timeout = timeout
-        self._max_rounds = max_rounds
-        self._log_level = log_level
-        self._client_info = client_info
-        self._questions = Questions(on_elicit, on_sample, roots, capabilities)
-        self._on_log = on_log
-        self._on_notification = on_notification
+    @showing(ClientOptions)
+    def __init__(self, target: Any, **options: Unpack[ClientOptions]) -> None:
+        given = checked(ClientOptions, "a Client", options, before="Client: ", also=())
+        self._protocol = given["protocol"]
+        self._on_progress = given["on_progress"]
+        self._timeout = given["timeout"]
+        self._max_rounds = given["max_rounds"]
+        self._log_level = given["log_level"]
+        self._client_info = given["client_info"]
+        self._questions = Questions(given["on_elicit"], given["on_sample"], given["roots"], given["capabilities"])
+        self._on_log = given["on_log"]
+        self._on_notification = given["on_notification"]
         self._transport = partial(
             transport_for,
             target,
-            user=user,
-            token=token,
-            headers=headers,
-            env=env,
-            cwd=cwd,
-            stderr=stderr,
-            timeout=timeout,
+            user=given["user"],
+            token=given["token"],
+            headers=given["headers"],
+            env=given["env"],
+            cwd=given["cwd"],
+            stderr=given["stderr"],
+            timeout=given["timeout"],
         )
         self._transport()  # a wrong target fails here, not later
         self._open: Dialogue | None = None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from redstart.features.options import OptionError, Rule, caller, wrong
 from redstart.schema.problems import show
 
 T = TypeVar("T")
@@ -61,8 +62,19 @@ class Choices(SchemaMarker):
     """
 
     def __init__(self, *choices: Choice[Any] | tuple[str, str] | str) -> None:
+        if not choices:
+            raise OptionError(f'{caller()}: Choices needs a choice; write Choices(("eu", "Europe"), ("us", "America"))')
+        for choice in choices:
+            Rule(_choice, optional=False).check("a choice", choice)
         listed = [{"const": value, "title": title or wire_text(value)} for value, title in map(pair_of, choices)]
         self.json_schema_extra = {"oneOf": listed}
+
+
+def _choice(label: str, value: Any) -> Any:
+    pair = isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], str)
+    if not pair and not isinstance(value, Choice | str | int | float | enum.Enum):
+        wrong(label, "a text, (value, title) or a Choice", value)
+    return value
 
 
 def pair_of(choice: Any) -> tuple[Any, str]:

@@ -17,10 +17,11 @@ from msgspec import UNSET, Struct
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.explicit import Injected
+from redstart.features.options import Rule, nearest, wrong
 from redstart.features.outcome import outcome
 from redstart.features.registry import Registry
 from redstart.features.results import Unencodable
-from redstart.features.tools import Invoke, nearest
+from redstart.features.tools import Invoke
 from redstart.protocol.call import Call
 from redstart.schema.signature import Field
 from redstart.wire import types as t
@@ -39,6 +40,9 @@ class Complete(Struct, frozen=True, eq=False):
     """
 
     source: Any
+
+    def __post_init__(self) -> None:
+        Rule(_source, optional=False).check("source of Complete", self.source)
 
 
 class Completer:
@@ -187,6 +191,14 @@ class Completions:
                 raise ProtocolError(INVALID_PARAMS, f"Unknown resource template: {ref.uri[:200]}{hint}")
             return template
         raise ProtocolError(INVALID_PARAMS, 'ref is {"type": "ref/prompt", "name"} or {"type": "ref/resource", "uri"}')
+
+
+def _source(label: str, value: Any) -> Any:
+    listed = isinstance(value, Iterable) and not isinstance(value, str | bytes | Iterator)
+    if not listed and not callable(value):  # the class of an Enum is both
+        hint = f'; write ["{value}"]' if isinstance(value, str) else ""
+        wrong(label, "a list of texts, an Enum or a function", value, hint)
+    return value
 
 
 def _check_argument(ref: str, completer: Completer, item: Completable) -> None:

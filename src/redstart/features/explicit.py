@@ -9,6 +9,7 @@ from typing import Any, get_origin
 from msgspec import UNSET, Raw, Struct
 
 from redstart.features.errors import RegistrationError
+from redstart.features.options import FLAG, NAME, REQUIRED_TEXT
 from redstart.schema.problems import ShapeError
 from redstart.schema.signature import EMPTY, Signature
 from redstart.schema.validator import Validator, compile_schema
@@ -30,6 +31,11 @@ class Parameter(Struct):
     description: str = ""
     required: bool = False
     default: Any = UNSET
+
+    def __post_init__(self) -> None:
+        self.name = REQUIRED_TEXT.check("name of a Parameter", self.name)
+        self.description = NAME.check("description of a Parameter", self.description)
+        self.required = FLAG.check("required of a Parameter", self.required)
 
 
 class OwnParameters(list[Parameter]):

@@ -13,15 +13,24 @@ import stat
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Unpack, cast
 
 from redstart.features.completion import Completer, starting_with
 from redstart.features.errors import RegistrationError, ToolError, log
 from redstart.features.explicit import Injected
+from redstart.features.options import (
+    PATH,
+    REQUIRED_TEXT,
+    DirectoryOptions,
+    FileOptions,
+    ResourceOptions,
+    caller,
+    checked,
+    showing,
+)
 from redstart.features.resources import BYTES, TEXT, Resource
 from redstart.wire import types as t
 
-MAX_SIZE: Final = 10 * 1024 * 1024
 MAX_LISTED: Final = 1000
 MAX_WALKED: Final = 20_000
 MAX_PATH: Final = 4096
@@ -48,19 +57,22 @@ class File(Resource):
     'text/markdown'
     """
 
-    def __init__(self, uri: str, path: str | os.PathLike[str], name: str = "", **options: Any) -> None:
-        self.max_size: int = options.pop("max_size", MAX_SIZE)
-        options.setdefault("description", "")
-        self.path = Path(path)
+    @showing(FileOptions)
+    def __init__(self, uri: str, path: str | os.PathLike[str], name: str = "", **options: Unpack[FileOptions]) -> None:
+        self.path = Path(PATH.check(f"path of {name or uri}", path))
+        given = checked(FileOptions, "a File", options, after=f" of {name or uri}")
+        self.max_size = given["max_size"]
         self._folder = os.path.realpath(self.path.parent)
-        options.setdefault("mime_type", guess(self.path.name))
-        super().__init__(uri, name or self.path.name, handler=self.read, **options)
+        given["mime_type"] = given["mime_type"] or guess(self.path.name)
+        super().__init__(uri, name or self.path.name, handler=self.read, **_of_resource(given))
         self.place = f"the resource {uri}"
         if self.template is not None:
             raise RegistrationError(f"{self.place}: a File has one URI; use Directory for a template")
         if self.path.is_symlink() or self.path.is_dir():
             what = "a symbolic link" if self.path.is_symlink() else "a directory"
             raise RegistrationError(f"{self.place}: {self.path} is {what}; give the file itself")
+        if not self.path.exists():
+            raise RegistrationError(f"{caller()}: {self.place}: there is no file {_absolute(self.path)}")
 
     def read(self, uri: str) -> t.ResourceContents | None:
         """What the file holds, or None where there is none."""
@@ -78,13 +90,16 @@ class Directory(Resource):
     'files://docs/{+path}'
     """
 
-    def __init__(self, uri: str, root: str | os.PathLike[str], name: str = "", **options: Any) -> None:
-        self.max_size: int = options.pop("max_size", MAX_SIZE)
-        options.setdefault("description", "")
-        self.hidden: bool = options.pop("hidden", False)
-        listing: bool = options.pop("listing", False)
-        self.root = os.path.realpath(root)
-        super().__init__(uri if "{" in uri else f"{uri}{{+path}}", name or Path(self.root).name, **options)
+    @showing(DirectoryOptions)
+    def __init__(
+        self, uri: str, root: str | os.PathLike[str], name: str = "", **options: Unpack[DirectoryOptions]
+    ) -> None:
+        self.root = os.path.realpath(PATH.check(f"root of {name or uri}", root))
+        given = checked(DirectoryOptions, "a Directory", options, after=f" of {name or uri}")
+        self.max_size, self.hidden = given["max_size"], given["hidden"]
+        uri = REQUIRED_TEXT.check("uri", uri)
+        uri = uri if "{" in uri else f"{uri}{{+path}}"
+        super().__init__(uri, name or Path(self.root).name, **_of_resource(given))
         self.place = f"the resource {self.uri}"
         self.handler = self.read
         variable = self.argument_names()[0]
@@ -92,8 +107,8 @@ class Directory(Resource):
         if self.argument_names() != (variable,) or not (self._deep or f"{{{variable}}}" in self.uri):
             raise RegistrationError(f"{self.place}: a Directory has one variable, {{path}} or {{+path}}")
         if not os.path.isdir(self.root):
-            raise RegistrationError(f"{self.place}: {self.root} is no directory")
-        self._list = (self._make_list(),) if listing else ()
+            raise RegistrationError(f"{caller()}: {self.place}: there is no directory {_absolute(Path(root))}")
+        self._list = (self._make_list(),) if given["listing"] else ()
         self._left_out = ""
 
     def compile(self, injected: Injected) -> None:
@@ -178,6 +193,22 @@ def _is_utf8(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _of_resource(given: FileOptions) -> ResourceOptions:
+    """Those of the options that every resource has. What says nothing about itself is described by its name alone."""
+    rest = {name: value for name, value in given.items() if name in ResourceOptions.__annotations__}
+    return cast(ResourceOptions, {**rest, "description": given["description"] or ""})
+
+
+def _absolute(path: Path) -> str:
+    """The whole path, and what a relative one is relative to."""
+    if path.is_absolute():
+        return str(path)
+    return (
+        f'{path.absolute()}: "{path}" is relative to where the process was started; for a path beside the code '
+        f'write Path(__file__).parent / "{path}"'
+    )
 
 
 def _is_name(part: str) -> bool:

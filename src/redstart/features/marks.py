@@ -32,12 +32,7 @@ def mark(fn: F, kind: str, options: dict[str, Any]) -> F:
     checked: Any = fn
     if not callable(checked) or isinstance(checked, type):
         raise RegistrationError(f"expected a function, got {fn!r:.200}")
-    try:
-        _make(kind, fn, options)  # a keyword that it does not know fails here, where it was written
-    except RegistrationError:
-        raise
-    except TypeError as error:
-        raise RegistrationError(f"{place(fn)}: @{kind}: {error}") from error
+    _make(kind, fn, options)  # an option that is wrong fails here, where it was written
     try:
         # The decorator that is nearest to the function is applied first. A new list: functools.wraps shares the old.
         setattr(fn, MARKS, [(kind, options), *getattr(fn, MARKS, ())])

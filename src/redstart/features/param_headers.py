@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from redstart.features.errors import RegistrationError
+from redstart.features.options import Rule, wrong
 from redstart.protocol.call import Call
 from redstart.protocol.headers import ParamRule
 from redstart.wire.jsonrpc import decode
@@ -28,9 +29,16 @@ class Header(Struct, frozen=True):
 
     name: str
 
+    def __post_init__(self) -> None:
+        Rule(_token, optional=False).check("name of a Header", self.name)
+
     @property
     def json_schema_extra(self) -> dict[str, str]:
         return {"x-mcp-header": self.name}
+
+
+def _token(label: str, value: Any) -> str:
+    return value if isinstance(value, str) and _TOKEN.fullmatch(value) else wrong(label, "a header name", value)
 
 
 def header_rules(schema: Mapping[str, Any], where: str, path: tuple[str, ...] = ()) -> list[ParamRule]:

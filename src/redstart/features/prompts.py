@@ -7,8 +7,8 @@ what they become. Spec: /specification/2026-07-28/server/prompts.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Unpack
 
 from msgspec import Struct
 
@@ -16,15 +16,15 @@ from redstart.features.completion import Completer, completers
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.explicit import Injected
 from redstart.features.fill import compile_text, fill
+from redstart.features.options import HANDLER_OR_NONE, NAME, PromptOptions, checked, nearest, showing
 from redstart.features.outcome import outcome, require
-from redstart.features.registry import Registry, Visible
+from redstart.features.registry import Registry
 from redstart.features.results import BLOCK_TYPES, Unencodable, block, is_media, sound
-from redstart.features.tools import Invoke, known_needs, nearest
+from redstart.features.tools import Invoke
 from redstart.protocol.call import Call
 from redstart.schema.problems import ShapeError
 from redstart.schema.signature import Signature, compile_signature
 from redstart.wire import types as t
-from redstart.wire.check import InvalidShape, checked
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, encode
 
 ROLES: Final = ("user", "assistant")
@@ -54,36 +54,29 @@ class Prompt:
 
     kind: ClassVar = "prompt"
 
+    @showing(PromptOptions)
     def __init__(
         self,
         name: str = "",
         *,
         handler: Callable[..., Any] | None = None,
         messages: Any = None,
-        description: str | None = None,
-        title: str | None = None,
-        arguments: Sequence[Argument] | None = None,
-        icons: Sequence[t.Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        needs: Sequence[str] = (),
-        executor: Literal["inline", "thread", "process"] | None = None,
-        timeout: float | None = None,
-        visible: Visible | None = None,
-        tags: Iterable[str] = (),
+        **options: Unpack[PromptOptions],
     ) -> None:
-        self.handler: Any = handler
+        self.handler: Any = HANDLER_OR_NONE.check(f"handler of {name}" if name else "handler", handler)
         self.messages = messages
-        self.name = name or getattr(handler, "__name__", "")
-        self.description = description
-        self.title = title
-        self.arguments: Any = arguments
-        self.icons = icons
-        self.meta = meta
-        self.needs = needs
-        self.executor = executor
-        self.timeout = timeout
-        self.visible = visible
-        self.tags = frozenset(tags)
+        self.name: str = NAME.check("name", name) or getattr(handler, "__name__", "")
+        given = checked(PromptOptions, "a prompt", options, after=f" of {self.name or 'the prompt'}")
+        self.description = given["description"]
+        self.title = given["title"]
+        self.arguments: Any = given["arguments"]
+        self.icons = given["icons"]
+        self.meta = given["meta"]
+        self.needs = given["needs"]
+        self.executor = given["executor"]
+        self.timeout = given["timeout"]
+        self.visible = given["visible"]
+        self.tags = frozenset(given["tags"])
         self.place = place(handler) if handler is not None else f"the prompt {self.name}"
         self.injected: dict[str, Any] = {}
         self.completers: dict[str, Completer] = {}
@@ -117,7 +110,6 @@ class Prompt:
         """Decide everything that can be decided now; what cannot be served fails here, with file and line."""
         if not self.name or self.name == "<lambda>" or not self.name.isprintable():
             raise RegistrationError(f"{self.place}: {self.name!r} is no name for a prompt; give it one with name=")
-        self.needs = known_needs(self.needs, f"{self.place}: needs of {self.name}")
         if (self.handler is None) == (self.messages is None):
             raise RegistrationError(f"{self.place}: a prompt has a handler= or messages=, one of the two")
         if self.messages is not None:
@@ -243,10 +235,6 @@ def _argument(given: Argument, where: str) -> t.PromptArgument:
         given = t.PromptArgument(padded[0], description=padded[1] or None, required=padded[2])
     if not given.name:
         raise RegistrationError(f"{where}: an argument is a PromptArgument or (name, description, required)")
-    try:
-        checked(given)
-    except InvalidShape as error:
-        raise RegistrationError(f"{where}: {error}") from None
     return t.PromptArgument(given.name, given.title, given.description or None, given.required or False)
 
 

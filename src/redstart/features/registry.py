@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from msgspec import UNSET, Raw, Struct
 
 from redstart.features.errors import RegistrationError
+from redstart.features.options import Rule, age, one_of
 from redstart.protocol.call import Call
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
 from redstart.wire.types import ListResult
@@ -55,6 +56,10 @@ class Cache(Struct, frozen=True):
 
     ttl: float = 0
     scope: Literal["public", "private"] = "private"
+
+    def __post_init__(self) -> None:
+        Rule(age, 0).check("ttl of a Cache", self.ttl)
+        Rule(one_of("public", "private"), "private").check("scope of a Cache", self.scope)
 
 
 class Registry(Generic[T]):

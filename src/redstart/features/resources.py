@@ -8,19 +8,20 @@ Spec: /specification/2026-07-28/server/resources.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, ClassVar, Final, Unpack
 
 import msgspec
 
 from redstart.features.completion import Completer, completers, noted
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.explicit import Injected
+from redstart.features.options import HANDLER_OR_NONE, NAME, REQUIRED_TEXT, ResourceOptions, checked, nearest, showing
 from redstart.features.outcome import outcome, require
 from redstart.features.prompts import refuse_generator
-from redstart.features.registry import Cache, Registry, Visible
+from redstart.features.registry import Registry
 from redstart.features.results import is_media, one_body, sound, to_json
-from redstart.features.tools import Invoke, known_needs, nearest
+from redstart.features.tools import Invoke
 from redstart.protocol.call import Call
 from redstart.schema.problems import ShapeError
 from redstart.schema.signature import Signature, compile_signature
@@ -57,45 +58,34 @@ class Resource:
 
     kind: ClassVar = "resource"
 
+    @showing(ResourceOptions)
     def __init__(
         self,
         uri: str,
         name: str = "",
         *,
         handler: Callable[..., Any] | None = None,
-        description: str | None = None,
-        title: str | None = None,
-        mime_type: str | None = None,
-        size: int | None = None,
-        annotations: t.Annotations | Mapping[str, Any] | None = None,
-        icons: Sequence[t.Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        cache: Cache | None = None,
-        unsafe: Iterable[str] = (),
-        needs: Sequence[str] = (),
-        executor: Literal["inline", "thread", "process"] | None = None,
-        timeout: float | None = None,
-        visible: Visible | None = None,
-        tags: Iterable[str] = (),
+        **options: Unpack[ResourceOptions],
     ) -> None:
-        self.uri = uri
-        self.handler = handler
+        self.uri: str = REQUIRED_TEXT.check("uri", uri)
+        self.handler = HANDLER_OR_NONE.check(f"handler of {name or uri}", handler)
         self.place = place(handler) if handler is not None else f"the resource {uri}"
-        self.name = name or _name_of(handler) or uri
-        self.description = description
-        self.title = title
-        self.mime_type = mime_type
-        self.size = size
-        self.annotations = annotations
-        self.icons = icons
-        self.meta = meta
-        self.cache = cache
-        self.needs = needs
-        self.executor = executor
-        self.timeout = timeout
-        self.visible = visible
-        self.tags = frozenset(tags)
-        self.template = _template(uri, unsafe, self.place)
+        self.name: str = NAME.check("name", name) or _name_of(handler) or uri
+        given = checked(ResourceOptions, "a resource", options, after=f" of {self.name}")
+        self.description = given["description"]
+        self.title = given["title"]
+        self.mime_type = given["mime_type"]
+        self.size = given["size"]
+        self.annotations = given["annotations"]
+        self.icons = given["icons"]
+        self.meta = given["meta"]
+        self.cache = given["cache"]
+        self.needs = given["needs"]
+        self.executor = given["executor"]
+        self.timeout = given["timeout"]
+        self.visible = given["visible"]
+        self.tags = frozenset(given["tags"])
+        self.template = _template(uri, given["unsafe"], self.place)
         self.injected: dict[str, Any] = {}
         self.completers: dict[str, Completer] = {}
         self.sees: Callable[[Call], bool] | None = None
@@ -131,10 +121,6 @@ class Resource:
 
     def compile(self, injected: Injected) -> None:
         """Decide everything that can be decided now; what cannot be served fails here, with file and line."""
-        if self.size is not None and self.size < 0:
-            raise RegistrationError(f"{self.place}: the size of {self.uri} is {self.size}")
-        self.annotations = _annotations(self.annotations, self.place)
-        self.needs = known_needs(self.needs, f"{self.place}: needs of {self.name}")
         if self.handler is None:
             if self.template is None:
                 raise RegistrationError(f"{self.place} has no handler, and only a template may do without one")
@@ -153,7 +139,7 @@ class Resource:
         self.completers = completers(fields, self.place, injected)
 
     def _check_parameters(self, names: Sequence[str]) -> None:
-        """The handler takes the variables by name; a parameter `uri` that is no variable gets the URI."""
+        """The handler takes the variables by name; a parameter `uri` that is no variable gets the REQUIRED_TEXT."""
         variables = self.argument_names()
         self._wants_uri = "uri" in names and "uri" not in variables
         extra = [name for name in names if name not in variables and not (name == "uri" and self._wants_uri)]
@@ -242,7 +228,7 @@ class Resources:
         return made
 
     def _find(self, call: Call, uri: str) -> tuple[Resource, dict[str, Any]]:
-        """The resource with that very URI, else the first template that it fits, types included."""
+        """The resource with that very REQUIRED_TEXT, else the first template that it fits, types included."""
         exact = self.registry.find(uri, call)
         refused: ShapeError | None = None
         for resource in (exact,) if exact is not None else self.templates.visible(call):
@@ -297,23 +283,6 @@ def _template(uri: Any, unsafe: Iterable[str], where: str) -> Template | None:
 def _name_of(handler: Any) -> str:
     name: str = getattr(handler, "__name__", "")
     return "" if name == "<lambda>" else name
-
-
-def _annotations(given: Any, where: str) -> t.Annotations | None:
-    """Annotations from a mapping with the spec's names or ours, checked."""
-    if given is None:
-        return None
-    if isinstance(given, t.Annotations):
-        given = {name: value for name, value in msgspec.structs.asdict(given).items() if value is not None}
-    named = {"last_modified" if name == "lastModified" else name: value for name, value in given.items()}
-    unknown = named.keys() - {"audience", "priority", "last_modified"}
-    if unknown or not 0 <= named.get("priority", 0) <= 1:
-        raise RegistrationError(f"{where}: annotations are audience, priority (0 to 1) and lastModified, not {given}")
-    wire = {"lastModified" if name == "last_modified" else name: value for name, value in named.items()}
-    try:
-        return msgspec.convert(wire, t.Annotations)
-    except msgspec.ValidationError as error:
-        raise RegistrationError(f"{where}: annotations: {error}") from error
 
 
 # ---------------------------------------------------------------- results

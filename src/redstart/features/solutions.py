@@ -10,11 +10,12 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import GenericAlias
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, Unpack
 
 from msgspec import Struct
 
 from redstart.features.errors import RegistrationError, place
+from redstart.features.options import PredicateOptions, checked, showing
 from redstart.features.scopes import local_names
 from redstart.schema.callables import Target, find_target
 from redstart.schema.docstring import parse_docstring
@@ -96,17 +97,11 @@ class Collector:
         return Collected(self._items, self.returned, self._cut, self._truncated)
 
 
-def cut_for(solutions: Solutions | None, where: str) -> Cut | None:
+def cut_for(solutions: Solutions | None) -> Cut | None:
     """What `solutions=` means."""
     if solutions is None:
         return None
-    if solutions == "first":
-        return Cut(1, many=False)
-    if solutions == "all":
-        return Cut(CAP, many=True)
-    if type(solutions) is int and solutions >= 1:
-        return Cut(solutions, many=True)
-    raise RegistrationError(f'{where}: solutions= is "first", "all" or a number from 1, not {solutions!r}')
+    return Cut(1, many=False) if solutions == "first" else Cut(CAP if solutions == "all" else int(solutions), many=True)
 
 
 # ---------------------------------------------------------------- predicates
@@ -191,24 +186,18 @@ def _split(text: str) -> list[str]:
     return [*parts, text[start:]] if text.strip() else []
 
 
-def predicate(
-    *,
-    mode: str | None = None,
-    outputs: Sequence[str] | None = None,
-    solutions: Solutions | None = None,
-    proofs: Proofs | None = None,
-    **options: Any,
-) -> Callable[[F], F]:
+@showing(PredicateOptions)
+def predicate(**options: Unpack[PredicateOptions]) -> Callable[[F], F]:
     """Mark a function as a predicate: None, False and no solution are failure. `server.register(fn)` serves it.
 
     >>> @predicate(mode="fact(+integer, -integer)", outputs=["F"])
     ... def fact(n: int) -> int | None:
     ...     return math.factorial(n) if n >= 0 else None
     """
-    given = {**options, "mode": mode, "outputs": outputs, "solutions": solutions, "proofs": proofs}
+    checked(PredicateOptions, "a predicate", options)
 
     def mark(fn: F) -> F:
-        fn.__redstart_predicate__ = given  # type: ignore[attr-defined]
+        fn.__redstart_predicate__ = options  # type: ignore[attr-defined]
         return fn
 
     return mark
@@ -226,10 +215,8 @@ def predicate_options(
 ) -> dict[str, Any]:
     """The options of the Tool that a predicate is."""
     where = place(fn)
-    if proofs is not None and proofs not in PROOFS:
-        raise RegistrationError(f"{where}: proofs= is one of {', '.join(PROOFS)}, not {proofs!r}")
     many, empty, surely = PROOFS[proofs or "zero_or_one"]
-    cut = cut_for(("all" if many else "first") if solutions is None else solutions, where)
+    cut = cut_for(("all" if many else "first") if solutions is None else solutions)
     assert cut is not None
     cut = Cut(cut.limit, cut.many, logical=True, empty=empty, surely=surely)
     made = {**options, "outputs": outputs, "cut": cut}

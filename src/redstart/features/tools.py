@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ClassVar, Final, Literal, Unpack
 
 from msgspec import UNSET, Raw
 
@@ -18,16 +18,16 @@ from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, 
 from redstart.features.explicit import Injected as Injected
 from redstart.features.explicit import Parameter as Parameter
 from redstart.features.explicit import compile_explicit
+from redstart.features.options import ANNOTATIONS, HANDLER, NAME, ToolOptions, checked, nearest, showing
 from redstart.features.output import Output
 from redstart.features.param_headers import check_headers, header_rules
-from redstart.features.registry import Registry, Visible
+from redstart.features.registry import Registry
 from redstart.features.results import Unencodable, finished, size
 from redstart.features.scopes import with_local_names
-from redstart.features.solutions import Cut, Solutions, cut_for, predicate_options
+from redstart.features.solutions import Cut, cut_for, predicate_options
 from redstart.protocol.call import Call
 from redstart.protocol.headers import ParamRule
 from redstart.schema.problems import ShapeError
-from redstart.schema.problems import nearest as closest
 from redstart.schema.signature import compile_signature
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, ProtocolError
@@ -36,14 +36,6 @@ Invoke = Callable[[Call, dict[str, Any]], Awaitable[Any]]
 Task = Literal["forbidden", "optional", "required"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-ANNOTATIONS: Final = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-CAPABILITIES: Final = (
-    *("elicitation", "elicitation.form", "elicitation.url", "sampling", "sampling.tools", "sampling.context"),
-    *("roots", "tasks", "extensions", "experimental"),
-)
-"""What `ClientCapabilities.has` knows."""
-OPEN_CAPABILITIES: Final = ("tasks.", "extensions.", "experimental.")
-"""Those in which a client may declare what nobody here knows."""
 
 
 class Tool:
@@ -56,62 +48,45 @@ class Tool:
 
     kind: ClassVar = "tool"
 
+    @showing(ToolOptions)
     def __init__(
         self,
         name: str = "",
         *,
         handler: Callable[..., Any],
-        description: str | None = None,
-        title: str | None = None,
-        parameters: Sequence[Parameter] | None = None,
-        input_schema: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = None,
-        return_type: Any = UNSET,
-        annotations: Mapping[str, Any] | None = None,
-        icons: Sequence[t.Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        task: Task | bool = "forbidden",
-        needs: Sequence[str] = (),
-        executor: Literal["inline", "thread", "process"] | None = None,
-        timeout: float | None = None,
-        concurrency: int | None = None,
-        max_result_bytes: int | None = None,
-        outputs: Sequence[str] | None = None,
-        solutions: Solutions | None = None,
         cut: Cut | None = None,
-        single_use: bool = False,
-        visible: Visible | None = None,
-        tags: Iterable[str] = (),
+        **options: Unpack[ToolOptions],
     ) -> None:
-        self.handler = handler
-        self.name = name or getattr(handler, "__name__", "")
-        self.description = description
-        self.title = title
-        self.parameters = parameters
-        self.input_schema: Any = input_schema
-        self.output_schema: Any = output_schema
-        self._schemas = input_schema, output_schema
-        self.return_type = return_type
-        self.annotations = annotations
-        self.icons = icons
-        self.meta = meta
-        self.task: Task = ("optional" if task else "forbidden") if isinstance(task, bool) else task
-        self.needs = needs
-        self.executor = executor
-        self.timeout = timeout
-        self.concurrency = concurrency
-        self.max_result_bytes = max_result_bytes
+        self.handler = HANDLER.check(f"handler of {name}" if name else "handler", handler)
+        self.name: str = NAME.check("name", name) or getattr(handler, "__name__", "")
+        given = checked(ToolOptions, "a tool", options, after=f" of {self.name or 'the tool'}")
+        self.description = given["description"]
+        self.title = given["title"]
+        self.parameters = given["parameters"]
+        self.input_schema: Any = given["input_schema"]
+        self.output_schema: Any = given["output_schema"]
+        self._schemas = self.input_schema, self.output_schema
+        self.return_type = given["return_type"]
+        self.annotations = given["annotations"]
+        self.icons = given["icons"]
+        self.meta = given["meta"]
+        self.task = given["task"]
+        self.needs = given["needs"]
+        self.executor = given["executor"]
+        self.timeout = given["timeout"]
+        self.concurrency = given["concurrency"]
+        self.max_result_bytes = given["max_result_bytes"]
         self.result_limit: int | None = None
         """The same, or what the server says where the tool does not."""
-        self.outputs = outputs
-        self.single_use = single_use
-        self.visible = visible
-        self.tags = frozenset(tags)
+        self.outputs = given["outputs"]
+        self.single_use = given["single_use"]
+        self.visible = given["visible"]
+        self.tags = frozenset(given["tags"])
         self.sees: Callable[[Call], bool] | None = None
         self.place = place(handler)
-        self.cut = cut or cut_for(solutions, self.place)
+        self.cut = cut or cut_for(given["solutions"])
         self.injected: dict[str, Any] = {}
-        self.typed = parameters is None and input_schema is None
+        self.typed = self.parameters is None and self.input_schema is None
         """Whether the arguments follow from the handler's own signature."""
         self.bind: Callable[[bytes | Raw | None], dict[str, Any]]
         self.invoke: Invoke
@@ -134,7 +109,6 @@ class Tool:
         if not _NAME.fullmatch(self.name):
             hint = "give it one with name=" if self.name in ("", "<lambda>") else "use letters, digits, _ . -"
             raise RegistrationError(f"{self.place}: {self.name!r} is no name for a tool; {hint}")
-        self.needs = known_needs(self.needs, f"{self.place}: needs of {self.name}")
         self._warn_of_annotations()
         if self.typed:
             signature = with_local_names(
@@ -158,9 +132,9 @@ class Tool:
 
     def _warn_of_annotations(self) -> None:
         """Annotations may be of an extension; a name that nobody knows is more often a slip."""
-        for name in self.annotations if isinstance(self.annotations, Mapping) else ():
+        for name in self.annotations or ():
             if name not in ANNOTATIONS:
-                hint = nearest(str(name), ANNOTATIONS)
+                hint = nearest(name, ANNOTATIONS)
                 log.warning("%s: annotations of %s: no client knows %r%s", self.place, self.name, name, hint)
 
     # ------------------------------------------------------------ listing
@@ -253,22 +227,6 @@ class Tools:
 
     def unknown(self, name: str, call: Call) -> ProtocolError:
         return ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}{nearest(name, self.registry.seen(call))}")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`. Did you mean "add"?`, or nothing."""
-    near = closest(name, known)
-    return f'. Did you mean "{near}"?' if near else ""
-
-
-def known_needs(needs: Sequence[str], where: str) -> Sequence[str]:
-    """The names of capabilities. One that no client could declare would refuse every call, and blame the client."""
-    found = (needs,) if isinstance(needs, str) else tuple(needs)
-    for need in found:
-        if need not in CAPABILITIES and not str(need).startswith(OPEN_CAPABILITIES):
-            words = f"{where}: {need!r} is no capability of a client; these are: {', '.join(CAPABILITIES)}"
-            raise RegistrationError(words + nearest(str(need), CAPABILITIES))
-    return found
 
 
 def check_needs(call: Call, needs: Sequence[str]) -> None:

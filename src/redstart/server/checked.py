@@ -1,12 +1,42 @@
-"""What a person sets is checked when it is set: a wrong number would show only when it is first used, in a call."""
+"""The options of a Server, each with its rule, and what around the code keeps a server from starting."""
 
-from __future__ import annotations
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
-import math
-import operator
-import sys
-from contextlib import suppress
-from typing import Any, Final
+from redstart.features.options import (
+    Rule,
+    Wrong,
+    at_least,
+    cache_rule,
+    endless_seconds,
+    flag,
+    icons,
+    nearest,
+    one_of,
+    path,
+    text,
+    texts,
+    wrong,
+)
+from redstart.features.options import seconds as seconds
+from redstart.features.options import whole as whole
+from redstart.features.registry import Cache, OnDuplicate
+from redstart.server.gate import QUEUE
+from redstart.server.middleware import Middleware
+from redstart.server.middleware import checked as checked_layer
+from redstart.wire.types import Icon
+
+if TYPE_CHECKING:
+    from redstart.features.prompts import Prompt
+    from redstart.features.resources import Resource
+    from redstart.features.tools import Tool
+    from redstart.store.shared import SharedState
+
+Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
+Authenticate = Callable[[str], Any]
 
 MAX_PORT: Final = 65535
 KEY_VARIABLES: Final = ("REDSTART_KEYS", "REDSTART_KEY_FILE")
@@ -21,60 +51,11 @@ class SettingsError(ValueError):
         self.advice = advice
 
 
-Failure = type[Exception] | None
-"""What is raised in place of a TypeError or ValueError."""
+# ---------------------------------------------------------------- the rules of a Server's options
 
 
-def seconds(what: str, value: Any, *, optional: bool = False, endless: bool = False, error: Failure = None) -> Any:
-    """A time span as an int or a float, whichever kind of real number it is given as."""
-    if value is None and optional:
-        return None
-    text = f"{what} must be a number of seconds above 0{', or None' if optional else ''}, not {value!r:.50}"
-    try:
-        number = _number(value)
-    except (ValueError, OverflowError):
-        raise (error or ValueError)(text) from None
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        raise (error or TypeError)(text)
-    if not number > 0 or (number > sys.float_info.max and not (endless and number == math.inf)):
-        raise (error or ValueError)(text)
-    return number
-
-
-def whole(what: str, value: Any, least: int = 1, *, optional: bool = False, error: Failure = None) -> Any:
-    """A whole number as an int, also if it is given as one of numpy's."""
-    if value is None and optional:
-        return None
-    text = f"{what} must be a whole number of at least {least}{', or None' if optional else ''}, not {value!r:.50}"
-    number = _number(value) if hasattr(type(value), "__index__") else value
-    if isinstance(number, bool) or not isinstance(number, int):
-        raise (error or TypeError)(text)
-    if number < least:
-        raise (error or ValueError)(text)
-    return number
-
-
-def _number(value: Any) -> Any:
-    """A number of any kind as one that all code can reckon with; anything else as it is."""
-    if not isinstance(value, bool):
-        with suppress(TypeError):  # an array has both methods, and is no number all the same
-            if hasattr(type(value), "__index__"):
-                return int(operator.index(value))
-            if hasattr(type(value), "__float__"):  # a text has none
-                return float(value)
-    return value
-
-
-def check_flag(what: str, value: Any, error: Failure = None) -> None:
-    """Refuse what is neither True nor False: a text such as "no" would count as yes."""
-    if not isinstance(value, bool):
-        raise (error or TypeError)(f"{what} must be True or False, not {value!r:.50}")
-
-
-def checked_keys(keys: Any) -> list[str | bytes]:
+def checked_keys(label: str, keys: Any) -> list[str | bytes]:
     """The keys as a list. No text says what a key is."""
-    if keys is None:
-        return []
     if isinstance(keys, str | bytes | bytearray | memoryview) or not hasattr(keys, "__iter__"):
         # Taken as a list, a text would be many keys of one character each.
         raise TypeError(f"keys= is a list of keys, newest first, not one {type(keys).__name__}: write keys=[…]")
@@ -85,5 +66,118 @@ def checked_keys(keys: Any) -> list[str | bytes]:
         if not key.strip():
             raise ValueError("a key of keys= is empty; make one with: openssl rand -hex 32")
         if isinstance(key, str) and key != key.encode(errors="replace").decode():
-            raise ValueError("a key of keys= is no text: it has half a character in it (a lone surrogate)")
+            raise ValueError("a key of keys= is not a text: it has half a character in it (a lone surrogate)")
     return found
+
+
+def store(label: str, value: Any) -> Any:
+    from redstart.store.open import open_state
+
+    return open_state(value)
+
+
+def auth(label: str, value: Any) -> Any:
+    if not callable(value):  # what was given may be a secret
+        raise Wrong(label, "a function of the token that returns the user", f"a {type(value).__name__}")
+    return value
+
+
+def many(label: str, value: Any) -> list[Any]:
+    """What is to be registered: one thing, or several."""
+    if hasattr(type(value), "kind") or callable(value):
+        return [value]
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        wrong(label, "a list", value)
+    return list(value)
+
+
+def middleware(label: str, value: Any) -> list[Middleware]:
+    if not isinstance(value, Iterable) or isinstance(value, str):
+        wrong(label, "a list of functions", value)
+    return [checked_layer(layer) for layer in value]
+
+
+def capabilities(label: str, value: Any) -> tuple[str, ...]:
+    found = texts(label, value)
+    for name in found:
+        if name not in DECLARABLE:
+            known = ", ".join(DECLARABLE)
+            raise ValueError(f"{label}: {name!r} is not a capability; known: {known}{nearest(name, DECLARABLE)}")
+    return found
+
+
+def exposed(label: str, value: Any) -> bool | tuple[type[BaseException], ...]:
+    if isinstance(value, bool):
+        return value
+    several = isinstance(value, Iterable) and not isinstance(value, str | type)
+    found = tuple(value) if several else ()
+    if not several or not all(isinstance(one, type) and issubclass(one, BaseException) for one in found):
+        wrong(label, "True, False or a list of exception classes", value)
+    return found
+
+
+def lifespan(label: str, value: Any) -> Lifespan:
+    """A function that takes the server and gives an async context manager; an async generator function is made one."""
+    if hasattr(type(value), "__aenter__") or inspect.isasyncgen(value):
+        name = getattr(getattr(value, "func", value), "__name__", "name")
+        raise TypeError(f"{label} has been called already; write lifespan={name}, without ()")
+    if not callable(value):
+        wrong(label, "a function with @asynccontextmanager", value)
+    name, inner = getattr(value, "__name__", "lifespan"), inspect.unwrap(value)
+    if inspect.isgeneratorfunction(inner):
+        raise TypeError(f"{label} must be async; write @asynccontextmanager and async def {name}(server)")
+    if inspect.iscoroutinefunction(inner):
+        raise TypeError(
+            f"{label} must yield once; write @asynccontextmanager above async def {name}(server), and a yield in it"
+        )
+    try:
+        inspect.signature(value).bind(None)
+    except TypeError:
+        raise TypeError(f"{label} must take one argument, the server; write async def {name}(server)") from None
+    except ValueError:  # something built in tells no signature
+        pass
+    return asynccontextmanager(value) if inspect.isasyncgenfunction(value) else value
+
+
+DECLARABLE: Final = ("tools", "prompts", "resources", "completions", "logging", "elicitation")
+"""What `Server(capabilities=…)` may name. Elicitation is the client's: naming it promises nothing to clients."""
+SERVER_NAME: Final = Rule(text, optional=False)
+CAPABILITIES: Final = Rule(capabilities, (), optional=True)
+MIDDLEWARE: Final = Rule(middleware, (), optional=True)
+LIST: Final = Rule(one_of("tools", "prompts", "resources"), optional=False)
+
+
+class ServerOptions(TypedDict, total=False):
+    """What `Server(name, ...)` takes."""
+
+    version: Annotated[str, Rule(text, "1.0.0")]
+    instructions: Annotated[str | None, Rule(text)]
+    title: Annotated[str | None, Rule(text)]
+    description: Annotated[str | None, Rule(text)]
+    website_url: Annotated[str | None, Rule(text)]
+    icons: Annotated[Sequence[Icon] | None, Rule(icons)]
+    tools: Annotated["Tool | Iterable[Tool | Callable[..., Any]]", Rule(many, (), optional=True)]
+    prompts: Annotated["Prompt | Iterable[Prompt | Callable[..., Any]]", Rule(many, (), optional=True)]
+    resources: Annotated["Resource | Iterable[Resource]", Rule(many, (), optional=True)]
+    directory: Annotated[str | os.PathLike[str] | None, Rule(path)]
+    capabilities: Annotated[Iterable[str], CAPABILITIES]
+    cache: Annotated[Cache | None, Rule(cache_rule)]
+    include_tags: Annotated[Iterable[str] | None, Rule(texts)]
+    exclude_tags: Annotated[Iterable[str], Rule(texts, (), optional=True)]
+    lifespan: Annotated[Lifespan | None, Rule(lifespan)]
+    middleware: Annotated[Sequence[Middleware], MIDDLEWARE]
+    auth: Annotated[Authenticate | None, Rule(auth)]
+    keys: Annotated[Sequence[str | bytes | bytearray | memoryview] | None, Rule(checked_keys, (), optional=True)]
+    store: Annotated["str | SharedState | None", Rule(store)]
+    ask_timeout: Annotated[float, Rule(seconds, 600)]
+    single_use: Annotated[bool, Rule(flag, False)]
+    on_duplicate: Annotated[OnDuplicate, Rule(one_of("warn", "error", "replace"), "warn")]
+    page_size: Annotated[int | None, Rule(at_least(1))]
+    expose_errors: Annotated[bool | Sequence[type[BaseException]], Rule(exposed, False)]
+    debug: Annotated[bool, Rule(flag, False)]
+    threads: Annotated[int, Rule(at_least(1), 40)]
+    processes: Annotated[int | None, Rule(at_least(1))]
+    timeout: Annotated[float | None, Rule(endless_seconds)]
+    max_concurrency: Annotated[int | None, Rule(at_least(1))]
+    max_queue: Annotated[int, Rule(at_least(0), QUEUE)]
+    max_result_bytes: Annotated[int | None, Rule(at_least(1))]

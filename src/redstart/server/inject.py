@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from msgspec import Struct
 
 from redstart.features.errors import RegistrationError, place
+from redstart.features.options import HANDLER, caller
 from redstart.features.scopes import local_names
 from redstart.schema.callables import Target, find_target
 from redstart.server.context import Context
@@ -34,6 +35,9 @@ class Depends(Struct, frozen=True):
     """
 
     provide: Callable[..., Any]
+
+    def __post_init__(self) -> None:
+        HANDLER.check("provide of Depends", self.provide)
 
 
 class Step(Struct, frozen=True):
@@ -112,8 +116,6 @@ def _source(fn: Any, name: str, annotation: Any, steps: dict[Any, Step], path: S
     if depends is None:
         return _checked_context(fn, name, annotation)
     provide = depends.provide
-    if not callable(provide):
-        raise RegistrationError(f"{place(fn)}: {_name(fn)}: Depends({provide!r}) needs a function")
     if provide in path:
         circle = " → ".join(_name(f) for f in [*path[path.index(provide) :], provide])
         raise RegistrationError(f"{place(provide)}: these dependencies need each other: {circle}")
@@ -187,4 +189,4 @@ def values(wants: tuple[tuple[str, Any], ...], made: Made, call: Any, host: Any)
 def check_is_callable(fn: Any) -> None:
     """A decorator that was given something else than a function says so."""
     if not callable(fn) or inspect.isclass(fn):
-        raise RegistrationError(f"expected a function, got {fn!r}")
+        raise RegistrationError(f"{caller()}: expected a function, got {fn!r:.200}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -17,7 +17,6 @@ from redstart.features.solutions import Cut
 from redstart.features.tools import Tool
 from redstart.protocol.call import Call
 from redstart.server import resolve
-from redstart.server.checked import check_flag, seconds, whole
 from redstart.server.deadline import Deadline, current_deadline
 from redstart.server.gate import QUEUE, Gate, gated
 from redstart.server.inject import contexts, has_dependencies, plan
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from redstart.server.pool import Job
 
 Invoke = Callable[[Call, dict[str, Any]], Awaitable[Any]]
-EXECUTORS: Final = ("inline", "thread", "process")
 
 
 class Expired(ToolError):
@@ -52,17 +50,13 @@ def equip(thing: Tool | Prompt | Resource, host: Host, limits: Limits) -> None:
     fn: Callable[..., Any] = thing.handler
     timeout = limits.timeout
     if thing.timeout is not None:
-        timeout = seconds(_setting("timeout", thing, fn), thing.timeout, endless=True, error=RegistrationError)
+        timeout = thing.timeout
     if timeout == math.inf or (thing.timeout is None and thing.executor == "inline" and not is_async(fn)):
         timeout = None
     if not isinstance(thing, Tool):
         thing.invoke = compose_invoke(fn, thing.injected, host, executor=thing.executor, timeout=timeout)
         return
-    check_flag(_setting("single_use", thing, fn), thing.single_use, RegistrationError)
-    room, most = (
-        whole(_setting(name, thing, fn), getattr(thing, name), optional=True, error=RegistrationError)
-        for name in ("concurrency", "max_result_bytes")
-    )
+    room, most = thing.concurrency, thing.max_result_bytes
     gates = [] if room is None else [Gate(f"The tool {thing.name}", room, limits.max_queue)]
     if limits.room is not None:
         gates.append(limits.room)
@@ -80,10 +74,6 @@ def equip(thing: Tool | Prompt | Resource, host: Host, limits: Limits) -> None:
     plainly = is_async(fn) and not is_generator(fn) and not thing.injected and thing.executor != "process"
     thing.plain = fn if plainly and timeout is None and not gates else None
     thing.result_limit = limits.max_result_bytes if most is None else most
-
-
-def _setting(name: str, thing: Tool | Prompt | Resource, fn: Callable[..., Any]) -> str:
-    return f"{place(fn)}: {name} of {thing.name}"
 
 
 def compose_invoke(
@@ -144,8 +134,6 @@ def _converting(work: Callable[..., Any], convert: Callable[[Any], Any] | None) 
 
 def _check_options(fn: Callable[..., Any], executor: str | None, timeout: float | None) -> None:
     name = getattr(fn, "__name__", fn)
-    if executor is not None and executor not in EXECUTORS:
-        raise RegistrationError(f"{place(fn)}: executor of {name} must be one of {', '.join(EXECUTORS)}")
     if executor == "thread" and is_async(fn):
         raise RegistrationError(f'{place(fn)}: {name} is an `async def` and runs on the loop; write `def` for "thread"')
     if timeout is not None and executor == "inline" and not is_async(fn):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redstart.features.errors import RegistrationError, log
 from redstart.features.marks import is_component, is_marked
+from redstart.features.options import Rule, names
 from redstart.features.tools import Tool
 from redstart.server.providers import add_provider, is_provider
 
@@ -137,8 +138,8 @@ class _Choice:
     """`include=` and `exclude=`: names, or patterns as in `get_*`."""
 
     def __init__(self, include: Iterable[str] | None, exclude: Iterable[str]) -> None:
-        self.include = None if include is None else [include] if isinstance(include, str) else list(include)
-        self.exclude = [exclude] if isinstance(exclude, str) else list(exclude)
+        self.include = Rule(names).check("include", include)
+        self.exclude = Rule(names, (), optional=True).check("exclude", exclude)
         self._met: set[str] = set()
 
     @property

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from redstart.features.lifecycle import Lifecycle
 from redstart.features.registry import Cache, Registry
 from redstart.features.tools import Tools
 from redstart.protocol.call import Call
 from redstart.protocol.methods import METHODS
-from redstart.server.middleware import Handler, Middleware, checked, compose
+from redstart.server.middleware import Handler, Middleware, compose
 from redstart.wire.jsonrpc import METHOD_NOT_FOUND, ProtocolError
 
 if TYPE_CHECKING:
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from redstart.features.prompts import Prompts
     from redstart.features.resources import Resources
     from redstart.server.server import Server
-
-DECLARABLE: Final = ("tools", "prompts", "resources", "completions", "logging", "elicitation")
-"""What `Server(capabilities=…)` may name. Elicitation is the client's: naming it promises nothing to clients."""
 
 
 class Offer:
@@ -76,9 +73,6 @@ class Offer:
 
     def declare(self, names: Iterable[str]) -> None:
         """Offer these even while nothing of them is registered."""
-        unknown = set(names) - set(DECLARABLE)
-        if unknown:
-            raise ValueError(f"no capability is called {', '.join(sorted(unknown))}; known: {', '.join(DECLARABLE)}")
         self._declared |= set(names)
         self.offer()
 
@@ -142,7 +136,7 @@ class Offer:
 
     def wrap(self, layers: Iterable[Middleware]) -> None:
         """Put further middleware around every request, innermost last."""
-        self.middleware += [checked(layer) for layer in layers]
+        self.middleware += layers
         self._recompose()
 
     def _recompose(self) -> None:

@@ -130,7 +130,7 @@ def add_provider(
     if alone and source.declared is not None:
         server.features.logs = False
     things = [*source.tools(server), *source.prompts(), *source.resources()]
-    server.features.declare(source.declared or ())
+    server.declare(source.declared or ())
     for thing in filter(lambda thing: takes(thing.key), things):
         vars(thing)["source"] = provider  # so that `server.remove(provider)` finds them
         server.register(thing)

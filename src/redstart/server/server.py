@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
-
-from msgspec import UNSET
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
-from redstart.features.registry import Cache, OnDuplicate, Registry, Visible
+from redstart.features.options import (
+    REQUIRED_TEXT,
+    OptionError,
+    PredicateOptions,
+    PromptOptions,
+    ResourceOptions,
+    ToolOptions,
+    caller,
+    calling_frame,
+    checked,
+    decorating,
+    showing,
+)
+from redstart.features.registry import Registry
 from redstart.features.tools import Tool
 from redstart.protocol.modern import Modern
-from redstart.server.checked import check_flag, checked_keys, seconds, whole
-from redstart.server.gate import QUEUE, Gate
+from redstart.server.checked import CAPABILITIES, LIST, MIDDLEWARE, SERVER_NAME, ServerOptions
+from redstart.server.gate import Gate
 from redstart.server.host import Host
 from redstart.server.inject import check_is_callable, injected
 from redstart.server.invoke import Limits
@@ -26,18 +34,11 @@ from redstart.server.running import Running
 from redstart.wire.meta import Implementation
 
 if TYPE_CHECKING:
-    from redstart.features.explicit import Parameter
-    from redstart.features.prompts import Argument, Prompt
+    from redstart.features.prompts import Prompt
     from redstart.features.resources import Resource
-    from redstart.features.solutions import Solutions
-    from redstart.features.tools import Task
     from redstart.server.directory import ServedDirectory
-    from redstart.store.shared import SharedState
-    from redstart.wire.types import Icon
 
 F = TypeVar("F", bound=Callable[..., Any])
-Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
-Authenticate = Callable[[str], Any]
 
 
 class Server(Running):
@@ -52,94 +53,59 @@ class Server(Running):
     ['add']
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        version: str = "1.0.0",
-        instructions: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        website_url: str | None = None,
-        icons: Sequence[Icon] | None = None,
-        tools: Tool | Iterable[Tool | Callable[..., Any]] = (),
-        prompts: Prompt | Iterable[Prompt | Callable[..., Any]] = (),
-        resources: Resource | Iterable[Resource] = (),
-        directory: str | os.PathLike[str] | None = None,
-        capabilities: Iterable[str] = (),
-        cache: Cache | None = None,
-        include_tags: Iterable[str] | None = None,
-        exclude_tags: Iterable[str] = (),
-        lifespan: Lifespan | None = None,
-        middleware: Sequence[Middleware] = (),
-        auth: Authenticate | None = None,
-        keys: Sequence[str | bytes | bytearray | memoryview] | None = (),
-        store: str | SharedState | None = None,
-        ask_timeout: float = 600,
-        single_use: bool = False,
-        on_duplicate: OnDuplicate = "warn",
-        page_size: int | None = None,
-        expose_errors: bool | Sequence[type[BaseException]] = False,
-        debug: bool = False,
-        threads: int = 40,
-        processes: int | None = None,
-        timeout: float | None = None,
-        max_concurrency: int | None = None,
-        max_queue: int = QUEUE,
-        max_result_bytes: int | None = None,
-    ) -> None:
-        ask_timeout = seconds("ask_timeout", ask_timeout)
-        timeout = seconds("timeout", timeout, optional=True, endless=True)
-        threads = whole("threads", threads)
-        processes = whole("processes", processes, optional=True)
-        max_concurrency = whole("max_concurrency", max_concurrency, optional=True)
-        max_queue = whole("max_queue", max_queue, 0)
-        max_result_bytes = whole("max_result_bytes", max_result_bytes, optional=True)
-        page_size = whole("page_size", page_size, optional=True)
-        check_flag("single_use", single_use)
+    @showing(ServerOptions)
+    def __init__(self, name: str, **options: Unpack[ServerOptions]) -> None:
+        given = checked(ServerOptions, "a Server", options, before="Server: ")
+        if not SERVER_NAME.check("Server: name", name):
+            raise OptionError(f'{caller()}: Server: name must not be empty; write Server("weather")')
         self.info = Implementation(
             name,
-            version,
-            title or None,
-            description or None,
-            website_url or None,
-            list(icons) if icons else None,
+            given["version"],
+            given["title"] or None,
+            given["description"] or None,
+            given["website_url"] or None,
+            list(given["icons"]) if given["icons"] else None,
         )
         self.modern = Modern(self.info)
-        self.errors = ErrorPolicy(expose_errors, debug)
-        self.lifespan = lifespan
-        self.auth = auth
-        self.keys = checked_keys(keys)
-        self.store = store
-        self.ask_timeout = ask_timeout
-        self.single_use = single_use
-        self.threads = threads
+        self.errors = ErrorPolicy(given["expose_errors"], given["debug"])
+        self.lifespan = given["lifespan"]
+        self.auth = given["auth"]
+        self.keys: list[str | bytes] = list(given["keys"])  # type: ignore[arg-type]
+        self.store = given["store"]
+        self.ask_timeout = given["ask_timeout"]
+        self.single_use = given["single_use"]
+        self.threads = given["threads"]
         self.host = Host(self)
-        self.host.pool.processes = processes
-        room = None if max_concurrency is None else Gate("The server", max_concurrency, max_queue)
-        self.limits = Limits(timeout, max_result_bytes, max_queue, room)
-        rules: dict[str, Any] = {"cache": cache, "include_tags": include_tags, "exclude_tags": exclude_tags}
-        self.tools: Registry[Tool] = Registry("tool", on_duplicate, page_size, **rules)
-        self.prompts: Registry[Prompt] = Registry("prompt", on_duplicate, page_size, **rules)
-        self.resources: Registry[Resource] = Registry("resource", on_duplicate, page_size, **rules)
-        self.templates: Registry[Resource] = Registry("resource template", on_duplicate, page_size, **rules)
+        self.host.pool.processes = given["processes"]
+        most, queue = given["max_concurrency"], given["max_queue"]
+        room = None if most is None else Gate("The server", most, queue)
+        self.limits = Limits(given["timeout"], given["max_result_bytes"], queue, room)
+        names = ("on_duplicate", "page_size", "cache", "include_tags", "exclude_tags")
+        rules: dict[str, Any] = {key: value for key, value in given.items() if key in names}
+        self.tools: Registry[Tool] = Registry("tool", **rules)
+        self.prompts: Registry[Prompt] = Registry("prompt", **rules)
+        self.resources: Registry[Resource] = Registry("resource", **rules)
+        self.templates: Registry[Resource] = Registry("resource template", **rules)
         self.dispatch: Handler
-        self.features = Offer(self, instructions, cache)
-        self.features.wrap(middleware)
-        self.features.declare(capabilities)
-        for tool in _many(tools):
-            self.register(tool)
-        for prompt in _many(prompts):
-            self.register(prompt) if getattr(prompt, "kind", "") == "prompt" else self.prompt(prompt)
-        for resource in _many(resources):
-            self.register(resource)
         self.directory: ServedDirectory | None = None
-        if directory is not None:
+        self._offer(given)
+
+    def _offer(self, given: ServerOptions) -> None:
+        """Serve what the options name."""
+        self.features = Offer(self, given["instructions"], given["cache"])
+        self.features.wrap(given["middleware"])
+        self.features.declare(given["capabilities"])
+        for prompt in cast("Iterable[Any]", given["prompts"]):
+            self.register(prompt) if getattr(prompt, "kind", "") == "prompt" else self.prompt(prompt)
+        for thing in (*cast("Iterable[Any]", given["tools"]), *cast("Iterable[Any]", given["resources"])):
+            self.register(thing)
+        if given["directory"] is not None:
             from redstart.server.directory import open_directory
 
-            self.directory = open_directory(self, directory, sys._getframe(1).f_globals.get("__file__"))
+            self.directory = open_directory(self, given["directory"], calling_frame().f_globals.get("__file__"))
 
     @classmethod
+    @showing(ServerOptions)
     def from_object(
         cls,
         thing: Any,
@@ -147,7 +113,7 @@ class Server(Running):
         *,
         include: Iterable[str] | None = None,
         exclude: Iterable[str] = (),
-        **options: Any,
+        **options: Unpack[ServerOptions],
     ) -> Server:
         """A server of what is there already: the functions of a module, the methods of an object or of a class.
 
@@ -178,32 +144,9 @@ class Server(Running):
     @overload
     def tool(self, fn: F, /) -> F: ...
     @overload
-    def tool(
-        self,
-        *,
-        name: str = "",
-        description: str | None = None,
-        title: str | None = None,
-        parameters: Sequence[Parameter] | None = None,
-        input_schema: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = None,
-        return_type: Any = UNSET,
-        annotations: Mapping[str, Any] | None = None,
-        icons: Sequence[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        task: Task | bool = "forbidden",
-        needs: Sequence[str] = (),
-        executor: Literal["inline", "thread", "process"] | None = None,
-        timeout: float | None = None,
-        concurrency: int | None = None,
-        max_result_bytes: int | None = None,
-        outputs: Sequence[str] | None = None,
-        solutions: Solutions | None = None,
-        single_use: bool = False,
-        visible: Visible | None = None,
-        tags: Iterable[str] = (),
-    ) -> Callable[[F], F]: ...
-    def tool(self, fn: Any = None, **options: Any) -> Any:
+    def tool(self, name: str = "", **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    @showing(ToolOptions)
+    def tool(self, name: Any = "", **options: Any) -> Any:
         """Serve a function as a tool; the function itself is returned unchanged.
 
         >>> server = Server("shop")
@@ -212,14 +155,15 @@ class Server(Running):
         ...     return f"bought {item}"
         """
 
-        def decorate(fn: F) -> F:
+        def serve(fn: F, name: str) -> F:
             check_is_callable(fn)
-            self.register(Tool(handler=fn, **options))
+            self.register(Tool(name, handler=fn, **options))
             return fn
 
-        return decorate if fn is None else decorate(fn)
+        return decorating(name, serve)
 
-    def predicate(self, **options: Any) -> Callable[[F], F]:
+    @showing(PredicateOptions)
+    def predicate(self, **options: Unpack[PredicateOptions]) -> Callable[[F], F]:
         """Serve a function as a predicate, with the options of `redstart.predicate` and those of a tool.
 
         >>> server = Server("logic")
@@ -228,11 +172,13 @@ class Server(Running):
         ...     return n // 2 if n % 2 == 0 else None
         """
 
-        def decorate(fn: F) -> F:
-            from redstart.features.solutions import predicate
+        from redstart.features.solutions import predicate
 
+        mark = predicate(**options)
+
+        def decorate(fn: F) -> F:
             check_is_callable(fn)
-            self.register(predicate(**options)(fn))
+            self.register(mark(fn))
             return fn
 
         return decorate
@@ -240,22 +186,9 @@ class Server(Running):
     @overload
     def prompt(self, fn: F, /) -> F: ...
     @overload
-    def prompt(
-        self,
-        *,
-        name: str = "",
-        description: str | None = None,
-        title: str | None = None,
-        arguments: Sequence[Argument] | None = None,
-        icons: Sequence[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        needs: Sequence[str] = (),
-        executor: Literal["inline", "thread", "process"] | None = None,
-        timeout: float | None = None,
-        visible: Visible | None = None,
-        tags: Iterable[str] = (),
-    ) -> Callable[[F], F]: ...
-    def prompt(self, fn: Any = None, **options: Any) -> Any:
+    def prompt(self, name: str = "", **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+    @showing(PromptOptions)
+    def prompt(self, name: Any = "", **options: Any) -> Any:
         """Serve a function as a prompt: what it returns becomes messages.
 
         >>> server = Server("desk")
@@ -264,16 +197,17 @@ class Server(Running):
         ...     return f"Review this {language} code: {code}"
         """
 
-        def decorate(fn: F) -> F:
+        def serve(fn: F, name: str) -> F:
             from redstart.features.prompts import Prompt
 
             check_is_callable(fn)
-            self.register(Prompt(handler=fn, **options))
+            self.register(Prompt(name, handler=fn, **options))
             return fn
 
-        return decorate if fn is None else decorate(fn)
+        return decorating(name, serve)
 
-    def resource(self, uri: str, *, name: str = "", mime_type: str | None = None, **options: Any) -> Callable[[F], F]:
+    @showing(ResourceOptions)
+    def resource(self, uri: str, name: str = "", **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
         """Serve a function as what is found at `uri`; with variables in it, at every URI of that form.
 
         >>> server = Server("desk")
@@ -282,18 +216,18 @@ class Server(Running):
         ...     return f"# {name}"
         """
         if not isinstance(uri, str):
-            raise RegistrationError(f'{place(uri)}: write @server.resource("scheme://…"): a resource has a URI')
+            raise RegistrationError(f'{caller()}: write @server.resource("scheme://…"): a resource has a URI')
 
         def decorate(fn: F) -> F:
             from redstart.features.resources import Resource
 
             check_is_callable(fn)
-            self.register(Resource(uri, name, handler=fn, mime_type=mime_type, **options))
+            self.register(Resource(uri, name, handler=fn, **options))
             return fn
 
         return decorate
 
-    def completion(self, ref: str, argument: str) -> Callable[[F], F]:
+    def completion(self, ref: str, argument: str = "") -> Callable[[F], F]:
         """Complete an argument of a prompt, or a variable of a template, by a function of what was typed.
 
         >>> server = Server("desk")
@@ -301,6 +235,10 @@ class Server(Running):
         ... def names(prefix: str) -> list[str]:
         ...     return [name for name in ("todo", "done") if name.startswith(prefix)]
         """
+        REQUIRED_TEXT.check("ref", ref)
+        if not REQUIRED_TEXT.check("argument", argument):
+            words = f'write @server.completion("{ref}", "argument"): the argument that it completes is missing'
+            raise OptionError(f"{caller()}: {words}")
 
         def decorate(fn: F) -> F:
             from redstart.features.completion import Completer
@@ -324,7 +262,7 @@ class Server(Running):
         register(self, thing, replace)
 
     def remove(self, thing: Any) -> None:
-        """Serve `thing` no longer: the object, its function, its name or URI, or all of a provider."""
+        """Serve `thing` no longer: the object, its function, its name or REQUIRED_TEXT, or all of a provider."""
         remove(self, thing)
 
     def add_middleware(self, layer: Middleware) -> Middleware:
@@ -337,21 +275,17 @@ class Server(Running):
         ...     print(call.method, call.name, call.arguments, call.user)
         ...     return await next(call)
         """
-        self.features.wrap([layer])
+        self.features.wrap(MIDDLEWARE.check("middleware", [layer]))
         return layer
 
     def declare(self, capabilities: Iterable[str]) -> None:
         """Offer these capabilities even while nothing of them is registered."""
-        self.features.declare(capabilities)
+        self.features.declare(CAPABILITIES.check("capabilities", capabilities))
 
     def notify(self, uri: str) -> None:
         """Tell every client that wants to know that the resource at `uri` holds something else now."""
-        self.host.hub.updated(uri)
+        self.host.hub.updated(REQUIRED_TEXT.check("uri", uri))
 
     def notify_changed(self, kind: str) -> None:
         """Tell every client that wants to know that the list of `tools`, `prompts` or `resources` is another one."""
-        self.host.hub.changed(kind)
-
-
-def _many(given: Any) -> Iterable[Any]:
-    return (given,) if hasattr(type(given), "kind") or callable(given) else given
+        self.host.hub.changed(LIST.check("kind", kind))
