@@ -253,3 +253,81 @@ def test_the_end_of_the_input_is_the_end(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["result"]["tools"][0]["name"] == "price"
     assert b"this must not reach the protocol" in done.stderr
     assert b"broken is not served" in done.stderr
+
+
+# ---------------------------------------------------------------- factories, marks and arguments
+
+FACTORY = """from redstart import Server
+
+def create_server(){}:
+    server = Server("made")
+    @server.tool
+    def hello() -> str: return "hi"
+    return server
+"""
+
+
+@pytest.mark.parametrize("annotation", ["", " -> Server", ' -> "Server"'])
+def test_a_factory_is_called(tmp_path: Path, annotation: str) -> None:
+    file = write(tmp_path / "fac.py", FACTORY.format(annotation))
+    server = load(f"{file}:create_server")
+    assert (server.name, names(server)) == ("made", ["hello"])
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "words"),
+    [
+        (FACTORY.format(" -> Server"), "", "has no Server, but create_server() makes one: write {}:create_server"),
+        (FACTORY.format("").replace("create_server()", "create_server(db)"), ":create_server",
+         "create_server() needs db: what makes a server takes no arguments"),
+        ("def make_app(): return 5\n", ":make_app", "make_app() returned 5, and not a Server"),
+        ("async def create_server(): ...\n", ":create_server", "create_server() is async: write a plain def"),
+        ("def create_server(): raise KeyError('db')\n", ":create_server", "line 1"),
+    ],
+)  # fmt: skip
+def test_a_factory_that_cannot_be_called(tmp_path: Path, source: str, target: str, words: str) -> None:
+    file = write(tmp_path / "fac.py", source)
+    with pytest.raises(TargetError) as caught:
+        load(file + target)
+    assert words.format(file) in str(caught.value)
+
+
+def test_a_function_beside_a_server_is_said_not_to_be_served(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """from redstart import Server, prompt, tool
+server = Server("own")
+@tool
+def lost() -> int: return 1
+@prompt
+def greeting() -> str: return "hi"
+@tool
+def kept() -> int: return 1
+server.register(kept)
+"""
+    file = write(tmp_path / "own.py", text)
+    assert names(load(file)) == ["kept"]
+    said = capsys.readouterr().err
+    assert said == (
+        f"redstart: {file}: lost, greeting are marked, but no server has them; write server.register(lost)\n"
+    )
+
+
+def test_arguments_of_the_script(tmp_path: Path) -> None:
+    text = "import sys\nfrom redstart import Server\nsys.stderr.write(f'given {sys.argv}')\nserver = Server('s')\n"
+    file = write(tmp_path / "own.py", text)
+    for arguments, given in (([], []), (["--framing", "auto", "--", "--db", "x.sqlite", "--", "-v"], None)):
+        done = subprocess.run(
+            [REDSTART, "run", file, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        want = ["--db", "x.sqlite", "--", "-v"] if given is None else given
+        assert f"given {[file, *want]}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "option", [["--port", "9000"], ["--host", "0.0.0.0"], ["--path", "/x"], ["--allow-host", "a"], ["--drain", "1"]]
+)
+def test_an_option_of_http_needs_http(tmp_path: Path, option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "own.py", "from redstart import Server\nserver = Server('s')\n")
+    assert main(["run", file, *option]) == 2
+    assert capsys.readouterr().err == f"redstart: {option[0]} is for HTTP; write --http beside it\n"

@@ -188,3 +188,37 @@ def test_one_is_no_plural(tmp_path: Path, count: int, said: str, capsys: pytest.
         text += f"@server.resource('a://{n}')\ndef resource{n}() -> str: return ''\n"
     assert main(["check", write(tmp_path / "few.py", text)]) == 0
     assert capsys.readouterr().err == said
+
+
+# ---------------------------------------------------------------- a script with a mistake in it
+
+SHOP = 'from redstart import Server, tool\nserver = Server("shop")\n'
+MISTAKES = {
+    "option": SHOP + "@server.tool(title=5)\ndef f() -> int: return 1\n",
+    "signature": SHOP + "@server.tool\ndef f(*a: int) -> int: return 1\n",
+    "type": SHOP + "@server.tool\ndef f(a: type[int]) -> int: return 1\n",
+    "mark": SHOP + '@tool(titles="x")\ndef f() -> int: return 1\n',
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_script_with_a_mistake_ends_in_one_line(tmp_path: Path, mistake: str) -> None:
+    file = write(tmp_path / "shop.py", MISTAKES[mistake])
+    script, run = ran(sys.executable, file), ran(*RUN, "run", file)
+    assert script.returncode == 1
+    assert script.stderr.startswith(f"redstart: {file}:")
+    assert script.stderr.count("\n") == 1
+    assert script.stderr.removeprefix("redstart: ") in run.stderr
+
+
+@pytest.mark.parametrize("whole", ["debug", "dev"])
+def test_debug_shows_the_whole(tmp_path: Path, whole: str) -> None:
+    text = MISTAKES["option"] if whole == "dev" else MISTAKES["option"].replace('"shop"', '"shop", debug=True')
+    done = ran(sys.executable, *(["-X", "dev"] if whole == "dev" else []), write(tmp_path / "shop.py", text))
+    assert done.stderr.startswith("Traceback ")
+    assert "title of f must be a text (str)" in done.stderr
+
+
+def test_a_hook_of_somebody_else_stays(tmp_path: Path) -> None:
+    text = "import sys\nsys.excepthook = lambda *a: print('theirs', a[0].__name__)\n" + MISTAKES["option"]
+    assert ran(sys.executable, write(tmp_path / "shop.py", text)).stdout == "theirs OptionError\n"

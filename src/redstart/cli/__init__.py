@@ -61,7 +61,9 @@ def _main(argv: Sequence[str] | None) -> int:
             module = import_module(f"redstart.cli.{name}")
             module.options(command)
             command.set_defaults(act=module.act)
-    parsed = parser.parse_args(arguments)
+    end = arguments.index("--") if wanted == "run" and "--" in arguments else len(arguments)
+    own, passed_on = arguments[:end], arguments[end + 1 :]  # what follows `--` is for the script that is served
+    parsed = parser.parse_args(own, argparse.Namespace(passed_on=passed_on))
     status: int = parsed.act(parsed)
     return status
 

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
+from typing import Final
 
 from redstart.cli.target import ready
 from redstart.server.checked import MAX_PORT
 from redstart.server.host import DRAIN
+
+OF_HTTP: Final = {
+    "host": "host",
+    "port": "port",
+    "path": "path",
+    "public_url": "public_url",
+    "allow_host": "allowed_hosts",
+    "allow_origin": "allowed_origins",
+    "drain": "drain",
+}
+"""The options that mean something over HTTP only, and what `Server.run` calls them."""
 
 
 def _port(text: str) -> int:
@@ -29,18 +42,23 @@ def _seconds(text: str) -> float:
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="file.py or package.module, each also with :object; or a folder")
     parser.add_argument("--http", action="store_true", help="serve Streamable HTTP instead of stdio")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--port", type=_port, default=8000, help="port to listen on (default 8000; 0 picks one)")
-    parser.add_argument("--path", default="/mcp", help="path of the endpoint (default /mcp)")
+    parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=_port, help="port to listen on (default 8000; 0 picks one)")
+    parser.add_argument("--path", help="path of the endpoint (default /mcp)")
     parser.add_argument("--public-url", help="the URL under which clients reach the server")
-    parser.add_argument("--allow-host", action="append", default=[], help="a further host name to answer to")
-    parser.add_argument("--allow-origin", action="append", default=[], help="a site whose pages may use the server")
+    parser.add_argument("--allow-host", action="append", help="a further host name to answer to")
+    parser.add_argument("--allow-origin", action="append", help="a site whose pages may use the server")
     wait = f"seconds for open calls at the end (default {DRAIN:g})"
-    parser.add_argument("--drain", type=_seconds, default=DRAIN, help=wait)
+    parser.add_argument("--drain", type=_seconds, help=wait)
     parser.add_argument("--framing", choices=["auto", "newline", "content-length"], default="auto")
 
 
 def act(arguments: argparse.Namespace) -> int:
+    given = {name: value for name in OF_HTTP if (value := getattr(arguments, name)) is not None}
+    if given and not arguments.http:
+        sys.stderr.write(f"redstart: --{next(iter(given)).replace('_', '-')} is for HTTP; write --http beside it\n")
+        return 2
+    sys.argv = [arguments.target.partition(":")[0], *arguments.passed_on]  # what the file itself would see
     if not arguments.http:
         # What the module prints while it is imported must not reach the protocol's pipe.
         from redstart.transports.stdio import guard_stdout
@@ -50,16 +68,7 @@ def act(arguments: argparse.Namespace) -> int:
     if server is None:
         return 2
     if arguments.http:
-        server.run(
-            "http",
-            host=arguments.host,
-            port=arguments.port,
-            path=arguments.path,
-            public_url=arguments.public_url,
-            allowed_hosts=arguments.allow_host,
-            allowed_origins=arguments.allow_origin,
-            drain=arguments.drain,
-        )
+        server.run("http", **{OF_HTTP[name]: value for name, value in given.items()})
     else:
         server.run("stdio", framing=arguments.framing)
     return 0

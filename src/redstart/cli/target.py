@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
@@ -13,6 +14,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from redstart.features.errors import RegistrationError
+from redstart.features.marks import is_component, is_marked
 from redstart.schema.callables import SignatureError
 from redstart.schema.problems import nearest
 from redstart.schema.types import UnsupportedType
@@ -23,6 +25,8 @@ R = TypeVar("R")
 
 NAMES = ("server", "mcp", "app")
 """What people call the one Server of a module."""
+FACTORY = re.compile(r"(create|make|build|get|new)_?(\w+_)?(server|mcp|app)")
+"""What people call a function that makes it."""
 
 
 class TargetError(Exception):
@@ -56,12 +60,17 @@ def load(target: str) -> Server:
                 raise
             return meant[0]  # `sys.exit()` behind `server.run()`
     if name:
-        return _as_server(_attribute(module, name), target)
+        thing = _attribute(module, name)
+        return _made(thing, target) if _is_factory(thing) else _as_server(thing, target)
     there = _servers(module)
     found = [name for name in NAMES if name in there]
     taken = there[found[0]] if found else next(iter((*meant, *there.values())), None)
     if taken is None:
+        for name, value in vars(module).items():
+            if _is_factory(value, named=False) and value.__module__ == module.__name__:
+                raise TargetError(f"{target} has no Server, but {name}() makes one: write {target}:{name}")
         return _as_server(module, target)
+    _note_unserved(target, module, there)
     if found or not meant:  # else the file itself has said which one it means
         _note_others(target, taken, there)
     return taken
@@ -83,6 +92,42 @@ def _note_others(target: str, taken: Server, there: dict[str, Server]) -> None:
             f"redstart: {target} has {len(first)} servers, and `{first[id(taken)]}` is taken; "
             f"for {listed} write {target}:{others[0]}\n"
         )
+
+
+def _note_unserved(target: str, module: ModuleType, there: dict[str, Server]) -> None:
+    """Say what a decorator has marked, if no server of the module has it."""
+    registries = [r for s in there.values() for r in (s.tools, s.prompts, s.resources, s.templates)]
+    marked = [(name, value) for name, value in vars(module).items() if is_marked(value) or is_component(value)]
+    lost = [name for name, value in marked if not any(registry.keys_of(value) for registry in registries)]
+    if lost:
+        words = "is marked, but no server has it" if len(lost) == 1 else "are marked, but no server has them"
+        first = f"{next(iter(there), 'server')}.register({lost[0]})"
+        sys.stderr.write(f"redstart: {target}: {', '.join(lost)} {words}; write {first}\n")
+
+
+def _is_factory(thing: Any, *, named: bool = True) -> bool:
+    """Whether a function makes the server: its annotation says so or, where it has none, its name."""
+    if not inspect.isfunction(thing) or is_marked(thing):
+        return False
+    returns = thing.__annotations__.get("return")
+    if returns is None:
+        return named and FACTORY.fullmatch(thing.__name__) is not None
+    return str(getattr(returns, "__name__", returns)).strip("'\"").rpartition(".")[2] == "Server"
+
+
+def _made(factory: Callable[[], Any], target: str) -> Server:
+    """The server that a factory makes."""
+    call = f"{target}: {factory.__name__}()"
+    if inspect.iscoroutinefunction(factory):
+        raise TargetError(f"{call} is async: write a plain def, and what must be awaited into lifespan=")
+    needed = [p.name for p in inspect.signature(factory).parameters.values() if p.default is p.empty]
+    if needed:
+        raise TargetError(f"{call} needs {', '.join(needed)}: what makes a server takes no arguments; give defaults")
+    with Server.recorded():
+        server = _run(factory, target)
+    if not isinstance(server, Server):
+        raise TargetError(f"{call} returned {server!r:.100}, and not a Server")
+    return server
 
 
 def _as_server(thing: Any, target: str) -> Server:

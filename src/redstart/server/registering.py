@@ -6,6 +6,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from redstart.features.errors import RegistrationError
+from redstart.features.options import caller, nearest
 from redstart.features.tools import tool_of
 from redstart.server.inject import injected
 from redstart.server.invoke import compose_invoke, equip
@@ -32,7 +33,9 @@ def register(server: Server, thing: Any, replace: bool = False) -> None:
         from redstart.server.providers import add_provider, is_provider
 
         if not is_provider(thing):
-            raise RegistrationError(f"{thing!r:.200} is no function, Tool, Prompt, Resource or provider")
+            raise RegistrationError(
+                f"{caller()}: {thing!r:.200} is not a function, a Tool, a Prompt, a Resource or a provider"
+            )
         add_provider(server, thing)
 
 
@@ -80,4 +83,6 @@ def remove(server: Server, thing: Any) -> None:
             for companion in item.companions() if item.kind == "resource" else ():
                 remove(server, companion)
     if not found:
-        raise KeyError(f"nothing that is registered is {thing!r}")
+        known = [key for registry in registries for key in registry.items]
+        hint = nearest(thing, known) if isinstance(thing, str) else ""
+        raise KeyError(f"{caller()}: nothing that is registered is {thing!r:.200}{hint}")

@@ -22,6 +22,8 @@ from redstart.features.options import (
 from redstart.features.registry import Registry
 from redstart.features.tools import Tool
 from redstart.protocol.modern import Modern
+from redstart.schema.callables import SignatureError
+from redstart.schema.types import UnsupportedType
 from redstart.server.checked import CAPABILITIES, LIST, MIDDLEWARE, SERVER_NAME, ServerOptions
 from redstart.server.gate import Gate
 from redstart.server.host import Host
@@ -31,6 +33,7 @@ from redstart.server.middleware import Handler, Middleware
 from redstart.server.offer import Offer
 from redstart.server.registering import equip_completer, register, remove
 from redstart.server.running import Running
+from redstart.server.trouble import end_in_full, end_in_words
 from redstart.wire.meta import Implementation
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     from redstart.server.directory import ServedDirectory
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+end_in_words(RegistrationError, SignatureError, UnsupportedType)
 
 
 class Server(Running):
@@ -55,6 +60,8 @@ class Server(Running):
 
     @showing(ServerOptions)
     def __init__(self, name: str, **options: Unpack[ServerOptions]) -> None:
+        if options.get("debug"):
+            end_in_full()
         given = checked(ServerOptions, "a Server", options, before="Server: ")
         if not SERVER_NAME.check("Server: name", name):
             raise OptionError(f'{caller()}: Server: name must not be empty; write Server("weather")')
