@@ -33,6 +33,9 @@ conformance: $(VENV)/.dev
 compat: $(VENV)/.dev
 	$(BIN)/python -m tests.compat $(ARGS)
 
+faults: $(VENV)/.dev
+	$(BIN)/python -m tests.faults $(ARGS)
+
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz $(ARGS)
 

@@ -62,13 +62,15 @@ def open_envelope(data: bytes) -> Envelope:
 
 def open_batch(data: bytes) -> list[bytes]:
     """The messages of a JSON-RPC batch, still bytes, or the ProtocolError that says why not."""
-    check_text(data)
     try:
         parts = [bytes(part) for part in msgspec.structs.astuple(decode_parts(data)) if part is not UNSET]
-    except msgspec.ValidationError:
+    except msgspec.ValidationError:  # at the first message too many: the rest of them is not even read
         raise ProtocolError(INVALID_REQUEST, f"A batch has at most {MAX_BATCH} messages") from None
     except msgspec.DecodeError as error:
         raise ProtocolError(PARSE_ERROR, f"Not valid JSON: {error}") from None
+    except RecursionError:
+        raise ProtocolError(PARSE_ERROR, f"Nested deeper than {MAX_DEPTH} levels") from None
+    check_text(data)
     if not parts:
         raise ProtocolError(INVALID_REQUEST, "A batch has at least one message")
     if any(word in data for word in _ALONE) and any(_stands_alone(part) for part in parts):

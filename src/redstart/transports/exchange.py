@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 STOPPING: Final = ProtocolError(
     INTERNAL_ERROR, "The server is stopping, and this call is not done. Send it again when the server is back."
 )
+TURN: Final = 8
+"""Calls of a batch that start in one turn of the loop: others have their turns between them."""
 SESSION_ENDED: Final = ProtocolError(INTERNAL_ERROR, "The session has ended, and this call is not done.")
 CANCELLED: Final = ProtocolError(INVALID_REQUEST, "The client has cancelled this request.")
 
@@ -132,8 +134,14 @@ class Exchange:
     async def _answer_batch(self, calls: list[Call]) -> bytes | None:
         for call in calls:
             call.channel = self
-            call.run = asyncio.create_task(self._host.answer(call))
-        answers = await asyncio.gather(*(call.run for call in calls), return_exceptions=True)
+        running = []
+        for number, call in enumerate(calls, 1):
+            if call.open:  # not cancelled, and the server does not stop, since the batch was read
+                call.run = asyncio.create_task(self._host.answer(call))
+                running.append(call.run)
+            if number % TURN == 0:
+                await asyncio.sleep(0)
+        answers = await asyncio.gather(*running, return_exceptions=True)
         return next((answer for answer in answers if isinstance(answer, bytes)), None)
 
     # ------------------------------------------------------------ the channel
