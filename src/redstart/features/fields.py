@@ -68,7 +68,21 @@ SENT: Final[dict[str, tuple[str, ...]]] = {
     "integer": ("minimum", "maximum"),
     "number": ("minimum", "maximum"),
     "boolean": (),
+    "array": ("minItems", "maxItems"),
 }
+LISTED: Final = ("enum", "enumNames", "oneOf", "const", "items")  # choices, in whichever way they are written
+
+
+def sent(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """What a client gets of a field's schema: the keywords that the spec has for one of this type."""
+    wire = {key: schema[key] for key in ("type", *WORDS, *SENT[kind], *LISTED, "default") if key in schema}
+    if schema.get("format") in FORMATS:
+        wire["format"] = schema["format"]
+    if kind == "integer":
+        for key, ours, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
+            if key in schema:
+                wire.setdefault(ours, int(schema[key]) + step)
+    return wire
 
 
 class Field:
@@ -124,14 +138,9 @@ class Field:
         kind = schema.get("type")
         if kind not in SCALARS:
             raise FormError(f'the field "{name}" is {_said(kind)}; a form carries text, numbers, booleans and choices')
-        wire = {"type": kind, **words, **{key: schema[key] for key in SENT[kind] if key in schema}}
-        if kind == "integer":
-            for key, ours, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
-                if key in schema:
-                    wire.setdefault(ours, schema[key] + step)
+        wire = sent(kind, {**{key: schema[key] for key in schema if key not in (*WORDS, "default")}, **words})
         # The type itself checks its limits; a format is only ours to check.
         limits = {"format": schema["format"]} if schema.get("format") in FORMATS else {}
-        wire.update(limits)
         if default is not None:
             wire["default"] = default
         text = kind == "string" and "format" not in schema and "contentEncoding" not in schema

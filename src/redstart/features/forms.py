@@ -32,6 +32,7 @@ from redstart.wire.jsonrpc import encode
 
 LISTED: Final[tuple[str, ...]] = ("minItems", "maxItems")
 SCALARS: Final = (str, int, bool)
+ROOT_SENT: Final = ("$schema", "type", "properties", "required")
 ANSWER: Final = "answer"
 """The name of the one field of a form for a bare `str`, `int`, choice …"""
 SAID_CHARS: Final = 200
@@ -95,7 +96,7 @@ class Form:
     def _render(self, titled: bool) -> dict[str, Any]:
         properties = {field.name: field.wire if titled else field.older() for field in self.fields}
         if self.raw is not None:
-            return {**self.raw, "properties": properties}
+            return {key: properties if key == "properties" else self.raw[key] for key in ROOT_SENT if key in self.raw}
         schema: dict[str, Any] = {"type": "object", "properties": properties}
         required = [field.name for field in self.fields if field.required]
         if required:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from redstart.features.choices import LISTINGS, FormError, Option, options_of
-from redstart.features.fields import FORMATS, LIMITS, WORDS, Field, is_secret, secret
+from redstart.features.fields import FORMATS, LIMITS, WORDS, Field, is_secret, secret, sent
 from redstart.schema.patterns import longest
 from redstart.schema.problems import show
 
@@ -104,7 +104,7 @@ def _field(name: str, schema: Any, *, required: bool) -> Field:
         options = _options(name, where, schema, kind)
     limits = _limits(where, schema)
     text = kind == "string" and "format" not in schema and not options
-    field = Field(name, kind, schema, required=required, options=options, limits=limits, text=text)
+    field = Field(name, kind, sent(kind, schema), required=required, options=options, limits=limits, text=text)
     if "default" in schema:
         _check_default(where, field, schema["default"])
     return field
