@@ -273,7 +273,7 @@ def test_parameters_make_the_schema_and_defaults_are_filled_in() -> None:
     assert seen == [{"expression": "1+1", "digits": 2}]
 
 
-@pytest.mark.requirement("97", "98", "99", "T34")
+@pytest.mark.requirement("97", "98", "T34")
 def test_a_raw_schema_is_verbatim_hides_parameters_and_applies_no_defaults() -> None:
     schema = {
         "type": "object",
@@ -317,6 +317,44 @@ def test_a_handler_for_the_arguments_gets_all_of_them_whatever_the_only_one_is_c
     assert text(server, "plain", args="x") == text(server, "annotated", args="x") == "{'args': 'x'}"
     assert text(server, "with_context", args="x") == "{'args': 'x'} SyncContext"
     assert text(server, "by_type", args="x") == text(server, "by_keyword", args="x") == "x"
+
+
+@pytest.mark.requirement("99")
+def test_defaults_of_a_raw_schema_are_applied_on_request_only() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "order": {"type": "string", "enum": ["asc", "desc"], "default": "asc"},
+            "page": {"$ref": "#/$defs/page"},
+            "pages": {"type": "array", "items": {"$ref": "#/$defs/page"}, "default": []},
+            "first": {"$ref": "#/$defs/page", "default": {}},  # a default is taken as it is written
+            "note": {"type": "string"},
+        },
+        "$defs": {"page": {"type": "object", "properties": {"size": {"type": "integer", "default": 10}}}},
+    }
+    seen: list[Any] = []
+
+    def keep(arguments: dict[str, Any]) -> None:
+        seen.append(arguments)
+
+    plain = Server("plain", tools=Tool("find", input_schema=schema, handler=keep))
+    filled = Server("filled", tools=Tool("find", input_schema=schema, handler=keep, apply_defaults=True))
+    calls: list[dict[str, Any]] = [{}, {"page": {}, "pages": [{}, {"size": 1}]}]
+    for given in calls:
+        text(plain, "find", **given)
+        text(filled, "find", **given)
+    assert seen[::2] == calls
+    assert seen[1::2] == [
+        {"order": "asc", "pages": [], "first": {}},
+        {"order": "asc", "page": {"size": 10}, "pages": [{"size": 10}, {"size": 1}], "first": {}},
+    ]
+    seen[1]["pages"].append("mine")  # each call has its own
+    text(filled, "find")
+    assert seen[-1] == {"order": "asc", "pages": [], "first": {}}
+    assert entry(filled)["inputSchema"] == entry(plain)["inputSchema"] == schema
+    assert ask(filled, ERA, "tools/call", name="find", arguments={"order": "up"})["isError"] is True
+    with pytest.raises(RegistrationError, match=r"test_tools.py:\d+: apply_defaults of find needs an input_schema"):
+        Tool("find", handler=lambda a: a, apply_defaults=True)
 
 
 @pytest.mark.requirement("50", "93", "116", "T38")

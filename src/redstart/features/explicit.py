@@ -58,6 +58,7 @@ def compile_explicit(
     schema: Mapping[str, Any] | None,
     injected: Injected,
     where: str,
+    apply_defaults: bool = False,
 ) -> Explicit:
     """A handler with a given schema: it takes the arguments by name, or all of them as one dict."""
     taken = [p for p in _parameters(handler) if not injected(_annotation(handler, p), p.default)]
@@ -70,7 +71,7 @@ def compile_explicit(
     else:
         if schema.get("type") != "object":
             raise RegistrationError(f'{where}: the input schema of {name} must have "type": "object"')
-        read = _checking(compile_schema(schema, where=f"{where}: input schema of {name}"))
+        read = _checking(compile_schema(schema, where=f"{where}: input schema of {name}"), apply_defaults)
     if _takes_context(taken, schema.get("properties", {})):
         given[taken.pop().name] = inspect.Parameter.empty  # whichever context suits the handler
     returns = _resolved(handler, "return", inspect.signature(handler).return_annotation)
@@ -102,7 +103,7 @@ def _resolved(handler: Callable[..., Any], name: str, annotation: Any) -> Any:
     return annotation
 
 
-def _checking(validator: Validator) -> Read:
+def _checking(validator: Validator, apply_defaults: bool) -> Read:
     def read(raw: bytes | Raw | None) -> dict[str, Any]:
         value = decode(raw) if raw else {}
         if value is None:
@@ -112,7 +113,7 @@ def _checking(validator: Validator) -> Read:
         except ShapeError:
             value = validator.without_nulls(value)
             validator.check(value)
-        return dict(value)
+        return dict(validator.with_defaults(value) if apply_defaults else value)
 
     return read
 

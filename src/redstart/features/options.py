@@ -439,6 +439,7 @@ class ToolOptions(_Options, total=False):
     outputs: Annotated[Sequence[str] | None, Rule(texts)]
     solutions: Annotated["Solutions | None", Rule(solutions)]
     single_use: Annotated[bool, Rule(flag, False)]
+    apply_defaults: Annotated[bool, Rule(flag, False)]
 
 
 class PredicateOptions(ToolOptions, total=False):

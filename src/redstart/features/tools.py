@@ -18,7 +18,17 @@ from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, 
 from redstart.features.explicit import Injected as Injected
 from redstart.features.explicit import Parameter as Parameter
 from redstart.features.explicit import compile_explicit
-from redstart.features.options import ANNOTATIONS, HANDLER, NAME, ToolOptions, checked, nearest, showing
+from redstart.features.options import (
+    ANNOTATIONS,
+    HANDLER,
+    NAME,
+    OptionError,
+    ToolOptions,
+    caller,
+    checked,
+    nearest,
+    showing,
+)
 from redstart.features.output import Output
 from redstart.features.param_headers import check_headers, header_rules
 from redstart.features.registry import Registry
@@ -80,6 +90,9 @@ class Tool:
         """The same, or what the server says where the tool does not."""
         self.outputs = given["outputs"]
         self.single_use = given["single_use"]
+        self.apply_defaults = given["apply_defaults"]
+        if self.apply_defaults and self.input_schema is None:
+            raise OptionError(f"{caller()}: apply_defaults of {self.name} needs an input_schema")
         self.visible = given["visible"]
         self.tags = frozenset(given["tags"])
         self.sees: Callable[[Call], bool] | None = None
@@ -118,7 +131,7 @@ class Tool:
             described, returns = signature.description, signature.returns
         else:
             explicit = compile_explicit(
-                self.name, self.handler, self.parameters, self._schemas[0], injected, self.place
+                self.name, self.handler, self.parameters, self._schemas[0], injected, self.place, self.apply_defaults
             )
             self.injected, self.bind, self.input_schema = explicit.injected, explicit.bind, explicit.schema
             described, returns = inspect.getdoc(self.handler) or "", explicit.returns

@@ -16,14 +16,14 @@ SCALARS = ("null", "string", "integer", "number", "boolean")
 
 
 def target(root: Any, ref: str) -> Any:
-    """The schema that a local `$ref` points to; {} where it is an anchor or points to nothing."""
+    """The schema that a local `$ref` points to; None where it points to nothing."""
     node = root
     for step in ref.removeprefix("#").split("/")[1:]:
         step = step.replace("~1", "/").replace("~0", "~")
         try:
             node = node[int(step)] if isinstance(node, list) else node[step]
         except (KeyError, IndexError, ValueError, TypeError):
-            return {}
+            return None
     return node
 
 

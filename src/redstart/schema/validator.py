@@ -5,11 +5,12 @@ The common keywords are built in, as one table. A schema with any other keyword 
 Must not know: Python types, functions.
 """
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from redstart.schema.cost import affordable, is_tangled
+from redstart.schema.cost import affordable, is_tangled, target
 from redstart.schema.problems import (
     SHOWN_PROBLEMS,
     Findings,
@@ -64,18 +65,19 @@ class Walker:
         self.draft7 = draft7
 
     def target(self, ref: str) -> Any:
-        node = self.root
-        for step in ref.removeprefix("#").split("/")[1:]:
-            step = step.replace("~1", "/").replace("~0", "~")
-            try:
-                node = node[int(step)] if isinstance(node, list) else node[step]
-            except (KeyError, IndexError, ValueError, TypeError):
-                raise SchemaError(f"{self.where}: $ref {ref!r} points to nothing in this schema") from None
-        return node
+        found = target(self.root, ref)
+        if found is None:
+            raise SchemaError(f"{self.where}: $ref {ref!r} points to nothing in this schema")
+        return found
 
-    def without_nulls(self, schema: Any, value: Any) -> Any:
+    def referred(self, schema: Any) -> Any:
+        """The schema that a `$ref` stands for."""
         while isinstance(schema, Mapping) and str(schema.get("$ref", "")).startswith("#/"):
             schema = self.target(schema["$ref"])
+        return schema
+
+    def without_nulls(self, schema: Any, value: Any) -> Any:
+        schema = self.referred(schema)
         if not isinstance(schema, Mapping):
             return value
         if isinstance(value, list):
@@ -88,6 +90,22 @@ class Walker:
             for name, item in value.items()
             if item is not None or name in required or not self._refuses_null(inner.get(name, True))
         }
+
+    def with_defaults(self, schema: Any, value: Any) -> Any:
+        schema = self.referred(schema)
+        if not isinstance(schema, Mapping):
+            return value
+        if isinstance(value, list):
+            return [self.with_defaults(schema.get("items"), item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        inner = schema.get("properties", {})
+        absent = {
+            name: copy.deepcopy(one["default"])  # as it is written: a schema that contains itself would have no end
+            for name, one in inner.items()
+            if name not in value and isinstance(one, Mapping) and "default" in one
+        }
+        return {**absent, **{name: self.with_defaults(inner.get(name), item) for name, item in value.items()}}
 
     def _refuses_null(self, schema: Any) -> bool:
         run = Run(self)
@@ -309,6 +327,10 @@ class Validator:
     def without_nulls(self, value: Any) -> Any:
         """A copy of the value without the properties that are null, optional and not nullable: null means absent."""
         return self._walker.without_nulls(self.schema, value)
+
+    def with_defaults(self, value: Any) -> Any:
+        """A copy of the value in which absent properties, at every level, have the schema's defaults."""
+        return self._walker.with_defaults(self.schema, value)
 
 
 # Keywords that look at nothing but their own value: for these the engine's errors can be said in our words.
