@@ -25,9 +25,9 @@ from .targets import Failure
 
 PER_BYTE, AT_LEAST = 100e-6, 0.25  # seconds of CPU; what is exponential takes hours
 LONGEST_REFUSAL = 5000
-PER_TYPE = 50  # messages for each type
+PER_TYPE = 10  # messages for each type
 LEAVES = ("int", "str", "bool", "None", "float", "list[int]", "dict[str, int]", "dict[int, str]", "tuple[int, str]")
-SHAPES = ("{}", "list[{}]", "dict[str, {}]", "Optional[{}]", "tuple[{}, int]")
+SHAPES = ("{}", "{}", "{}", "list[{}]", "dict[str, {}]", "Optional[{}]", "tuple[{}, int]")
 KEYS = ("a", "b", "c")
 
 
@@ -69,7 +69,7 @@ def random_type(pick: random.Random) -> tuple[Any, str]:
     make = pick.choice((_dataclass, _struct, _model))
     told = [make.__name__]
     for name in names:
-        fields = {key: _field(pick, names) for key in pick.sample(KEYS, pick.randint(1, 3))}
+        fields = {key: _field(pick, names) for key in ("a", *pick.sample(KEYS[1:], pick.randint(0, 2)))}
         if make is _struct:  # msgspec reads one Struct in a union, unless they have tags; we read several
             scope[name] = make(name, fields, tag=pick.random() < 0.5)
         else:
@@ -107,6 +107,10 @@ def _model(name: str, fields: dict[str, str]) -> Any:
 def random_value(pick: random.Random) -> Any:
     """A tower of objects and arrays, some of them in strings, with odd things at its ends."""
     value: Any = pick.choice([value for value in NASTY if value != "\ud800"])
+    if pick.random() < 0.3:  # deep and nothing else, so that it fits many types down to its end
+        for _ in range(25):
+            value = {"a": value}
+        return value
     strings = 0
     for _ in range(pick.choice((1, 3, 10, 25))):
         value = {key: value if key == "a" else pick.choice((value, 1, None, "x")) for key in KEYS[: pick.randint(1, 2)]}
