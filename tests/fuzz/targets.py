@@ -210,9 +210,11 @@ async def over_stdio(mutator: Mutator, count: int, go_on: Callable[[], bool]) ->
     assert process.stderr is not None
     sent = 0
     try:
+        first = mutator.message()
         while sent < count and go_on():
-            await _chunk(mutator, process.stdin, process.stdout, sent)
-            sent += CHUNK
+            lines, following = _lines(mutator, first)
+            await _chunk(lines, process.stdin, process.stdout, sent)
+            sent, first = sent + len(lines), following
         process.stdin.close()
         errors = await asyncio.wait_for(process.stderr.read(), PATIENCE)
         status = await asyncio.wait_for(process.wait(), PATIENCE)
@@ -225,12 +227,20 @@ async def over_stdio(mutator: Mutator, count: int, go_on: Callable[[], bool]) ->
     return sent
 
 
-async def _chunk(mutator: Mutator, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader, number: int) -> None:
+def _lines(mutator: Mutator, first: bytes) -> tuple[list[bytes], bytes]:
+    """The messages of a chunk, and the one after it: an initialize begins one, because it ends the calls before it."""
+    lines, following = [first], mutator.message()
+    while len(lines) < CHUNK and not (b"initialize" in following or b"\\u" in following):
+        lines.append(following)
+        following = mutator.message()
+    return lines, following
+
+
+async def _chunk(messages: list[bytes], stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader, number: int) -> None:
     wanted: Counter[Any] = Counter()
     exempt: set[Any] = set()
     lines, unclear = [], []
-    for _ in range(CHUNK):
-        data = mutator.message()
+    for data in messages:
         found = expected(data)
         lines.append(data)
         if found.id is ANY:
