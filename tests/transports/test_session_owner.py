@@ -30,9 +30,9 @@ WHO = message(2, "tools/call", {"name": "who", "arguments": {}})
 @pytest.mark.parametrize("where", ["the same process", "another process"])
 def test_nobody_takes_over_the_session_of_another_user(where: str) -> None:
     async def test() -> None:
-        first = process()
+        first, second = process(), process()  # both before the session: a process knows nothing of older ones
         session = await first.open(headers=ADA)
-        http = first if where == "the same process" else process()
+        http = first if where == "the same process" else second
         stolen = {**session, **BOB}
         attempts: list[dict[str, Any]] = [
             {"body": WHO},
