@@ -2,47 +2,93 @@
 
     python scripts/mutants.py --module transports/guard.py --limit 40
 
-Each change is made in a copy of the tree; this one is never touched. What no test notices is printed at the end, and
-is a gap in the tests or a change that means nothing. It takes minutes for each file, so it is no part of CI.
+Each change is made in a copy of the tree; this one is never touched. For each change only the tests run that came by
+its line when nothing was changed, the quickest first, and each run is forked from a process that has the libraries
+loaded. What no test notices is printed at the end, and is a gap in the tests or a change that means nothing; a test
+that starts a server of its own is only asked where no other one comes by. It takes minutes for each file, so it is no
+part of CI.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
+import importlib
+import json
 import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from types import FrameType
+from typing import Any, NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path("src/redstart")
 COPIED = ("src", "tests", "examples", "docs", "bench", "scripts", "pyproject.toml", "README.md", "CHANGELOG.md")
 
 TESTS: dict[str, tuple[str, ...]] = {
-    "protocol": ("tests/protocol", "tests/wire", "tests/server/test_conversation.py"),
-    "transports/stdio.py": ("tests/transports/test_stdio.py", "tests/transports/test_garbage.py"),
-    "transports/guard.py": ("tests/transports/test_guard.py", "tests/transports/test_http.py"),
-    "transports/sessions.py": (
-        "tests/transports/test_session_owner.py",
-        "tests/transports/test_lifecycle.py",
+    "protocol": (
+        "tests/protocol",
+        "tests/wire",
+        "tests/server/test_conversation.py",
+        "tests/server/test_context.py",
+        "tests/features/test_results.py",
+        "tests/features/test_tools.py",
+        "tests/features/test_sampling.py",
+    ),
+    "protocol/headers.py": (
+        "tests/protocol/test_headers.py",
+        "tests/protocol/test_modern.py",
         "tests/transports/test_http.py",
     ),
-    "transports": ("tests/transports/test_http.py", "tests/transports/test_lifecycle.py", "tests/transports"),
+    "transports/stdio.py": ("tests/transports/test_stdio.py", "tests/transports/test_garbage.py"),
+    "transports/guard.py": (
+        "tests/transports/test_guard.py",
+        "tests/transports/test_http.py",
+        "tests/transports/test_cors.py",
+    ),
+    "transports/cors.py": ("tests/transports/test_cors.py",),
+    "transports/sessions.py": (
+        "tests/transports/test_session_owner.py",
+        "tests/transports/test_sessions.py",
+        "tests/transports/test_http.py",
+    ),
+    "transports/stream.py": (
+        "tests/transports/test_stream.py",
+        "tests/transports/test_sessions.py",
+        "tests/transports/test_http.py",
+    ),
+    "transports": (
+        "tests/transports/test_http.py",
+        "tests/transports/test_auth.py",
+        "tests/transports/test_connection.py",
+        "tests/transports/test_cors.py",
+        "tests/transports/test_garbage.py",
+        "tests/transports/test_legacy_sse.py",
+        "tests/transports/test_options.py",
+        "tests/transports/test_routes.py",
+        "tests/transports/test_sessions.py",
+        "tests/transports/test_session_owner.py",
+        "tests/transports/test_stop_while_asking.py",
+        "tests/transports/test_stream.py",
+    ),
     "features/subscriptions.py": ("tests/features/test_subscriptions.py", "tests/client/test_listen.py"),
     "features/principal.py": (
         "tests/features/test_principal.py",
         "tests/transports/test_auth.py",
         "tests/server/test_state.py",
     ),
+    "server/authenticate.py": ("tests/transports/test_auth.py", "tests/client/test_memory.py"),
     "features/resources.py": ("tests/features/test_resources.py", "tests/features/test_subscriptions.py"),
     "features/files.py": ("tests/features/test_files.py",),
     "features/registry.py": ("tests/features/test_lists.py", "tests/features/test_completion.py"),
@@ -67,8 +113,9 @@ TESTS: dict[str, tuple[str, ...]] = {
 GUARDS = (
     "transports/guard.py",
     "transports/sessions.py",
-    "transports/caller.py",
+    "transports/cors.py",
     "features/principal.py",
+    "server/authenticate.py",
     "features/subscriptions.py",
     "server/visible.py",
     "schema/uritemplate.py",
@@ -80,6 +127,8 @@ class Mutant(NamedTuple):
     """One small change."""
 
     line: int
+    lines: frozenset[int]
+    """Those of the statement: a test that runs the change comes by one of them."""
     what: str
     tree: ast.Module
 
@@ -105,14 +154,12 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[ast.AST], ast.AST]]]
     match node:
         case ast.Compare(ops=[op]):
             yield f"{type(op).__name__} becomes {_OPPOSITE[type(op)].__name__}", _opposite
-        case ast.BoolOp(op=op, values=values):
-            other = "or" if isinstance(op, ast.And) else "and"
-            yield f"becomes {other}", _swapped
+        case ast.BoolOp(values=values):  # and for or, or the other way round, is noticed where one of these is
             for index, value in enumerate(values):
                 yield f"without {ast.unparse(value)[:60]}", _without(index)
         case ast.UnaryOp(op=ast.Not()):
             yield "without not", lambda made: made.operand  # type: ignore[attr-defined]
-        case ast.If() | ast.While() | ast.IfExp():
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) if not _has_opposite(test):
             yield "condition is the opposite", _negated
         case ast.Return(value=ast.expr() as value) if ast.unparse(value) not in ("None", "True", "False"):
             yield "returns None", lambda made: ast.Return(ast.Constant(None))
@@ -120,21 +167,27 @@ def changes(node: ast.AST) -> Iterator[tuple[str, Callable[[ast.AST], ast.AST]]]
             yield "is left out", lambda made: ast.Pass()
         case ast.Expr(value=ast.Call() | ast.Await()) if not ast.unparse(node).startswith("log."):
             yield "is left out", lambda made: ast.Pass()
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+            yield "is left out", lambda made: ast.Pass()
         case ast.Constant(value=bool() as flag):
             yield f"{flag} becomes {not flag}", lambda made: ast.Constant(not flag)
         case ast.Constant(value=int() as number):
             yield f"{number} becomes {number + 1}", lambda made: ast.Constant(number + 1)
 
 
+def _has_opposite(test: ast.expr) -> bool:
+    """Whether the change of the condition itself is already its opposite."""
+    match test:
+        case ast.Compare(ops=[ast.Eq() | ast.NotEq() | ast.In() | ast.NotIn() | ast.Is() | ast.IsNot()]):
+            return True
+        case ast.UnaryOp(op=ast.Not()):
+            return True
+    return False
+
+
 def _opposite(made: ast.AST) -> ast.AST:
     assert isinstance(made, ast.Compare)
     made.ops = [_OPPOSITE[type(made.ops[0])]()]
-    return made
-
-
-def _swapped(made: ast.AST) -> ast.AST:
-    assert isinstance(made, ast.BoolOp)
-    made.op = ast.Or() if isinstance(made.op, ast.And) else ast.And()
     return made
 
 
@@ -161,8 +214,10 @@ def mutants(text: str) -> Iterator[Mutant]:
             made = copy.deepcopy(tree)
             target = list(places(made))[number]
             _Replace(target, change(target)).visit(made)
-            line = getattr(node, "lineno", 0)
-            yield Mutant(line, f"{ast.unparse(node).splitlines()[0][:90]}: {what}", ast.fix_missing_locations(made))
+            first = node.test if isinstance(node, ast.If | ast.While) else node
+            lines = frozenset(range(first.lineno, (first.end_lineno or first.lineno) + 1))  # type: ignore[attr-defined]
+            words = f"{ast.unparse(node).splitlines()[0][:90]}: {what}"
+            yield Mutant(min(lines), lines, words, ast.fix_missing_locations(made))
 
 
 class _Replace(ast.NodeTransformer):
@@ -175,11 +230,17 @@ class _Replace(ast.NodeTransformer):
 
 
 def places(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes whose change could change what the program does: no annotations, no docstrings, no `__repr__`."""
-    if isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef) and tree.name == "__repr__":
-        return
-    if isinstance(tree, ast.If) and ast.unparse(tree.test) == "TYPE_CHECKING":
-        return
+    """The nodes whose change could change what the program does: no annotations, no docstrings, no `__repr__`, no
+    assertions, and no numbers that are a limit of the module's or the length of a text."""
+    match tree:
+        case ast.FunctionDef(name="__repr__") | ast.Assert():
+            return
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return
+        case ast.AnnAssign(annotation=ast.Name(id="Final"), value=ast.Constant() | ast.BinOp()):
+            return
+        case ast.Slice(upper=ast.Constant(value=int() as cut)) if cut > 8:
+            return
     yield tree
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "decorator_list"):
@@ -200,50 +261,128 @@ def tests_of(module: str) -> tuple[str, ...]:
     return TESTS[max(fits, key=len)]
 
 
-def passes(tree: Path, tests: tuple[str, ...], timeout: float) -> bool | None:
-    """Whether the tests pass in `tree`; None where they took too long."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    run = subprocess.Popen(
-        command,
-        cwd=tree,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+class Tracer:
+    """A plugin for pytest: which tests come by which lines of a module, and how long they take."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+        self._seen: set[int] = set()
+        self.found: dict[str, tuple[list[int], float]] = {}
+
+    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        return self._line if frame.f_code.co_filename == self._path else None
+
+    def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        self._seen.add(frame.f_lineno)
+        return self._line
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
+        began, self._seen = time.monotonic(), set()
+        threading.settrace(self._call)
+        sys.settrace(self._call)
+        try:
+            return (yield)
+        finally:
+            sys.settrace(None)
+            threading.settrace(None)
+            self.found[item.nodeid] = sorted(self._seen), time.monotonic() - began
+
+
+class Chosen:
+    """A plugin for pytest: runs these tests only, in this order."""
+
+    def __init__(self, tests: list[str]) -> None:
+        self._order = {name: number for number, name in enumerate(tests)}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted(
+            (item for item in items if item.nodeid in self._order), key=lambda item: self._order[item.nodeid]
+        )
+
+
+_QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # of plugins that this process has loaded
+
+
+def forked(tree: Path, tests: list[str], plugin: Any, timeout: float, after: Callable[[], None]) -> int | None:
+    """What pytest returns for these tests, in a process of its own; None where it took too long."""
+    child = os.fork()
+    if not child:
+        code = 70
+        try:
+            os.setsid()
+            os.chdir(tree)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for number in range(3):
+                os.dup2(nothing, number)
+            os.environ["PYTHONPATH"] = str(tree / "src")
+            sys.path.insert(0, str(tree / "src"))
+            arguments = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-o", "timeout=20", *_QUIET, *tests]
+            code = int(pytest.main(arguments, [plugin]))
+            after()
+        finally:
+            os._exit(code)
+    deadline = time.monotonic() + timeout
     try:
-        return run.wait(timeout) == 0
-    except subprocess.TimeoutExpired:
+        while time.monotonic() < deadline:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.02)
         return None
     finally:
-        if run.poll() is None:
-            os.killpg(run.pid, signal.SIGKILL)
-            run.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def trace(tree: Path, module: str) -> dict[str, tuple[list[int], float]]:
+    """Run the tests of a module as it is; load what they loaded, for the forks."""
+    tracer, report = Tracer(tree / SOURCE / module), tree / "trace.json"
+
+    def save() -> None:
+        libraries = [
+            name for name, one in sys.modules.items() if "site-packages" in (getattr(one, "__file__", "") or "")
+        ]
+        report.write_text(json.dumps([tracer.found, libraries]))
+
+    sys.dont_write_bytecode = False
+    if forked(tree, list(tests_of(module)), tracer, 900, save) != 0:
+        raise SystemExit(f"{module}: its tests fail without any change: {' '.join(tests_of(module))}")
+    found, libraries = json.loads(report.read_text())
+    for name in libraries:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    return {name: (lines, seconds) for name, (lines, seconds) in found.items()}
 
 
 def survivors(tree: Path, module: str, limit: int, seed: int) -> list[str]:
     """The changes of one module that no test notices."""
     path = tree / SOURCE / module
-    original, tests = path.read_text(), tests_of(module)
-    began = time.monotonic()
-    if not passes(tree, tests, 600):
-        raise SystemExit(f"{module}: its tests fail without any change: {' '.join(tests)}")
-    timeout = 30 + 4 * (time.monotonic() - began)
+    original, traced = path.read_text(), trace(tree, module)
+    at_import = sorted(traced, key=lambda name: traced[name][1])
+    sys.dont_write_bytecode, os.environ["PYTHONDONTWRITEBYTECODE"] = True, "1"
     found = list(mutants(original))
     chosen = sorted(random.Random(seed).sample(range(len(found)), min(limit, len(found))))
-    print(f"{module}: {len(chosen)} of {len(found)} changes, {' '.join(tests)}", flush=True)
-    alive = []
+    print(f"{module}: {len(chosen)} of {len(found)} changes, {' '.join(tests_of(module))}", flush=True)
+    alive, began = [], time.monotonic()
     try:
+        path.write_text(ast.unparse(ast.parse(original)))
+        if forked(tree, list(tests_of(module)), Chosen(at_import), 900, lambda: None) != 0:
+            raise SystemExit(f"{module}: its tests fail in a fork, or in another order")
         for number in chosen:
             mutant = found[number]
+            near = [name for name in at_import if not mutant.lines.isdisjoint(traced[name][0])]
             path.write_text(ast.unparse(mutant.tree))
-            if passes(tree, tests, timeout):
+            tests = near or at_import
+            timeout = 30 + 4 * sum(traced[name][1] for name in tests)
+            files = sorted({name.partition("::")[0] for name in tests})
+            if forked(tree, files, Chosen(tests), timeout, lambda: None) == 0:
                 alive.append(f"{SOURCE / module}:{mutant.line}: {mutant.what}")
                 print(f"  alive  {alive[-1]}", flush=True)
     finally:
         path.write_text(original)
+    print(f"  {len(chosen) - len(alive)} noticed, {len(alive)} not, {time.monotonic() - began:.0f} s", flush=True)
     return alive
 
 
