@@ -160,7 +160,7 @@ def test_a_token_that_is_not_valid_does_not_connect() -> None:
         (guarded, {"user": True}, "bool True is not a user"),
         (guarded, {"user": ""}, "is not a user"),
         (guarded, {"token": ""}, "token= must be a non-empty str"),
-        (guarded, {"token": 5}, "token= must be a non-empty str"),
+        (guarded, {"token": 5}, "token must be a text"),
         (lambda: Server("open"), {"token": "t-ada"}, "has no auth="),
         (lambda: "http://127.0.0.1:1/mcp", {"user": "ada"}, "user= needs a Server object"),
         (lambda: "http://127.0.0.1:1/mcp", {"token": "x", "headers": {"authorization": "Bearer y"}}, "either token="),

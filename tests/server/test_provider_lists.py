@@ -264,7 +264,7 @@ def test_several_providers_in_one_server(era: str) -> None:
     use(server, era, script)
     with pytest.raises(KeyError):
         server.remove(sums)
-    with pytest.raises(RegistrationError, match="no function, Tool, Prompt, Resource or provider"):
+    with pytest.raises(RegistrationError, match="is not a function, a Tool, a Prompt, a Resource or a provider"):
         server.register(object())
 
 
