@@ -48,6 +48,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "protocol/headers.py": (
         "tests/protocol/test_headers.py",
+        "tests/client/test_headers.py",
         "tests/protocol/test_modern.py",
         "tests/transports/test_http.py",
     ),

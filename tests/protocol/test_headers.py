@@ -114,6 +114,8 @@ def test_a_value_of_the_body_is_not_echoed() -> None:
         (42, "0x2a", False),
         (42, "nan", False),
         (42, "", False),
+        (42, "é", False),
+        ("us", "=?base64?dXM?=", False),
         (-7, "-7", True),
         (2**53 - 1, "9007199254740991", True),
         (2**53 - 1, "9007199254740992", False),
@@ -132,14 +134,14 @@ def test_a_value_of_the_body_is_not_echoed() -> None:
     ],
 )
 def test_parameters(value: Any, given: str | None, fine: bool) -> None:
-    rule = ParamRule("Region", ("place", "region"), "string")
+    rule = ParamRule("Region", ("place", "region"))
     sent = {} if given is None else {b"mcp-param-region": given.encode()}
     assert code_of(rule.check, sent, {"place": {"region": value}}) == (0 if fine else -32020)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"place": None}, {"place": "x"}, {"place": {}}, {"place": [1]}])
 def test_an_absent_parameter_is_not_expected(arguments: dict[str, Any]) -> None:
-    rule = ParamRule("Region", ("place", "region"), "string")
+    rule = ParamRule("Region", ("place", "region"))
     assert code_of(rule.check, {}, arguments) == 0
     assert code_of(rule.check, {b"mcp-param-region": b"us"}, arguments) == -32020
 

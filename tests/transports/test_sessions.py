@@ -10,6 +10,7 @@ import pytest
 from redstart import Context, Server
 from redstart.protocol.handshake import negotiate
 from redstart.transports.address import checked_proxies, client_address
+from redstart.transports.sessions import MAX_STREAMS
 from redstart.wire.types import InitializeParams
 from transports.support import HANDSHAKE, Http, message, run
 
@@ -199,18 +200,21 @@ def test_where_all_are_in_use_a_new_one_is_told_to_come_back() -> None:
     run(test())
 
 
-@pytest.mark.parametrize("subscribed", [True, False])
-def test_a_session_that_nobody_uses_is_let_go(subscribed: bool) -> None:
+LEVEL = message("level", "logging/setLevel", {"level": "error"})
+
+
+@pytest.mark.parametrize("told", [SUBSCRIBE, LEVEL, None], ids=["subscribed", "log level", "nothing"])
+def test_a_session_that_nobody_uses_is_let_go(told: bytes | None) -> None:
     async def test() -> None:
         stage = Stage()
         http = stage.http(session_idle=0.05)
         session = await http.open()
-        if subscribed:
-            assert (await http.send(SUBSCRIBE, headers=session)).status == 200
+        if told is not None:
+            assert (await http.send(told, headers=session)).status == 200
         while stage.server.host.hub.peers:
             await asyncio.sleep(0.01)
         # What it knew is gone: its client starts anew. If it knew nothing, it goes on as if nothing had happened.
-        assert await status(http, session) == (404 if subscribed else 200)
+        assert await status(http, session) == (200 if told is None else 404)
 
     run(test())
 
@@ -329,6 +333,50 @@ def test_an_event_of_another_process_names_no_stream() -> None:
         for event in seen.events():
             response = await other.send(method="GET", headers={**session, "last-event-id": event["id"]})
             assert response.status == 404
+
+    run(test())
+
+
+def test_a_session_remembers_so_many_streams_the_newest() -> None:
+    async def test() -> None:
+        http = Stage().http()
+        session = await http.open()
+        streams = [await http.send(call(n, "say", times=1, size=1), headers=session) for n in range(MAX_STREAMS + 8)]
+        found = []
+        for stream in streams:
+            headers = {**session, "last-event-id": stream.events()[0]["id"]}
+            found.append((await http.send(method="GET", headers=headers)).status)
+        assert found == [404] * 8 + [200] * MAX_STREAMS
+
+    run(test())
+
+
+@pytest.mark.parametrize("number", ["", "x", "1.5", "9" * 13, "9" * 5000])
+def test_an_event_that_has_no_such_number_is_unknown(number: str) -> None:
+    async def test() -> None:
+        http = Stage().http()
+        session = await http.open()
+        seen = await http.send(call(1, "say", times=1, size=1), headers=session)
+        name = seen.events()[0]["id"].rpartition("-")[0]
+        for last in (f"{name}-{number}", f"{name}{number}"):
+            assert (await http.send(method="GET", headers={**session, "last-event-id": last})).status == 404
+
+    run(test())
+
+
+def test_a_client_whose_result_is_not_kept_any_more_is_told_so() -> None:
+    """An empty stream would look as if the call had never been answered."""
+
+    async def test() -> None:
+        http = Stage().http(max_kept_bytes=640_000)
+        session, other = await http.open(), await http.open()
+        seen = await http.send(call(1, "say", times=3, size=1), headers=session)
+        first, last = ({**session, "last-event-id": seen.events()[place]["id"]} for place in (0, -1))
+        assert (await http.send(method="GET", headers=first)).status == 200
+        for number in range(2):
+            await http.send(call(number, "say", times=1, size=700_000), headers=other)
+        assert (await http.send(method="GET", headers=first)).status == 404
+        assert (await http.send(method="GET", headers=last)).status == 200  # it has missed nothing
 
     run(test())
 

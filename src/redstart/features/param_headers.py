@@ -52,7 +52,7 @@ def header_rules(schema: Mapping[str, Any], where: str, path: tuple[str, ...] = 
                 raise RegistrationError(f"{where}: x-mcp-header of {name!r} must be a header name, not {header!r}")
             if sub.get("type") not in ("string", "integer", "boolean"):
                 raise RegistrationError(f"{where}: x-mcp-header of {name!r} needs a string, integer or boolean")
-            rules.append(ParamRule(header, (*path, name), sub["type"]))
+            rules.append(ParamRule(header, (*path, name)))
         rules += header_rules(sub, where, (*path, name))
     if not path and len({rule.key for rule in rules}) != len(rules):
         raise RegistrationError(f"{where}: two arguments have the same x-mcp-header")

@@ -84,13 +84,12 @@ def encode_value(text: str) -> str:
 class ParamRule:
     """One `x-mcp-header` of a tool: where the value is in the arguments, and the header that repeats it."""
 
-    __slots__ = ("key", "kind", "path", "shown")
+    __slots__ = ("key", "path", "shown")
 
-    def __init__(self, header: str, path: tuple[str, ...], kind: str) -> None:
+    def __init__(self, header: str, path: tuple[str, ...]) -> None:
         self.key = PARAM_PREFIX + header.lower().encode()
         self.shown = f"Mcp-Param-{header}"
         self.path = path
-        self.kind = kind
 
     def check(self, headers: Headers, arguments: dict[str, Any]) -> None:
         value: Any = arguments
