@@ -11,6 +11,7 @@ import pytest
 
 from features.support import HANDSHAKE, META, MODERN, line, talk
 from redstart import Server
+from redstart.features import subscriptions
 from redstart.transports.memory import MemoryPeer
 from redstart.transports.stream import MAX_BYTES, Writer
 from transports.support import Http, message, run
@@ -67,6 +68,38 @@ def test_one_call_reaches_both_eras_and_only_who_asked() -> None:
         for each in (modern, other, stream):
             each.disconnect()
             await asyncio.wait([each.task])
+        await server.host.stop()
+
+    run(test())
+
+
+def test_all_together_wait_for_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions and streams count together, and what one lets go another may have."""
+    monkeypatch.setattr(subscriptions, "MAX_SUBSCRIBED_BY_ALL", 40)
+
+    async def test() -> None:
+        server = notes()
+        http = Http(server.asgi())
+        first, second = await http.open(), await http.open()
+
+        async def code(session: dict[str, str], method: str, uri: str) -> int:
+            answer = await http.send(message(2, method, {"uri": uri}), headers=session)
+            return int(answer.json().get("error", {}).get("code", 0))
+
+        assert await code(first, "resources/subscribe", "notes://" + "x" * 12) == 0
+        stream = http.start_modern(1, "subscriptions/listen", listen("notes://" + "y" * 12))
+        await stream.until(lambda r: r.messages())
+        assert await code(first, "resources/subscribe", "notes://" + "x" * 12) == 0  # twice is once
+        assert await code(second, "resources/subscribe", "notes://one") == -32603
+        stream.disconnect()
+        await asyncio.wait([stream.task])
+        assert await code(second, "resources/subscribe", "notes://one") == 0
+        assert await code(second, "resources/subscribe", "notes://" + "z" * 12) == -32603
+        await http.send(method="DELETE", headers=first)
+        assert await code(second, "resources/subscribe", "notes://" + "z" * 12) == 0
+        assert await code(second, "resources/unsubscribe", "notes://one") == 0
+        third = await http.open()
+        assert await code(third, "resources/subscribe", "notes://" + "w" * 12) == 0
         await server.host.stop()
 
     run(test())

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw
 
 from redstart.protocol.call import Call, Channel
 from redstart.protocol.link import Link
-from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, encode, notification
+from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, encode, notification
 from redstart.wire.meta import SUBSCRIPTION_ID
 from redstart.wire.types import ListenFilter, Result
 
@@ -23,6 +23,8 @@ KINDS: Final = {"tools": "tools_list_changed", "prompts": "prompts_list_changed"
 MAX_URIS: Final = 1024
 MAX_SUBSCRIBED: Final = 128 * 1024
 """How many resources one session or one stream may wait for, and how many characters their URIs have together."""
+MAX_SUBSCRIBED_BY_ALL: Final = 32 * 1024 * 1024
+"""How many characters the URIs of all sessions and streams have together."""
 _NOTHING: Final = Raw(b"{}")
 _UPDATED: Final = "notifications/resources/updated"
 
@@ -58,15 +60,6 @@ def _head(method: str) -> bytes:
     return b'{"jsonrpc":"2.0","method":%b,"params":{' % encode(method)
 
 
-def _check_size(uris: Collection[str], where: str) -> None:
-    if len(uris) > MAX_URIS or sum(map(len, uris)) > MAX_SUBSCRIBED:
-        raise ProtocolError(
-            INVALID_PARAMS,
-            f"One {where} may subscribe to {MAX_URIS} resources whose URIs have {MAX_SUBSCRIBED} characters together; "
-            "unsubscribe from others first, or use another one",
-        )
-
-
 class Hub:
     """Everybody who wants to know."""
 
@@ -76,9 +69,36 @@ class Hub:
         self.rule: Callable[[str], Callable[[Call], bool] | None] = lambda uri: None
         """Who may see the resource at a URI, as a function of a call; None means everybody."""
         self._listeners: set[_Listener] = set()
+        self._sizes: dict[Link | Call, int] = {}
+        """The characters of the URIs that each session and each stream waits for."""
+        self._subscribed = 0
+        """Their sum."""
         self._waiting: set[str] = set()
         self._updates: dict[str, None] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
+
+    def leave(self, peer: Peer) -> None:
+        """The peer has gone, and what it waited for."""
+        self.peers.discard(peer)
+        self._release(peer.link)
+
+    def _hold(self, holder: Link | Call, uris: Collection[str], where: str) -> None:
+        """Count the URIs that a session or a stream waits for; refuse what is too much for it, or for the server."""
+        size = sum(map(len, uris))
+        if len(uris) > MAX_URIS or size > MAX_SUBSCRIBED:
+            raise ProtocolError(
+                INVALID_PARAMS,
+                f"One {where} may subscribe to {MAX_URIS} resources whose URIs have {MAX_SUBSCRIBED} characters "
+                "together; unsubscribe from others first, or use another one",
+            )
+        more = size - self._sizes.get(holder, 0)
+        if self._subscribed + more > MAX_SUBSCRIBED_BY_ALL:
+            raise ProtocolError(INTERNAL_ERROR, "This server holds as many subscriptions as it can; try again later")
+        self._subscribed += more
+        self._sizes[holder] = size
+
+    def _release(self, holder: Link | Call) -> None:
+        self._subscribed -= self._sizes.pop(holder, 0)
 
     # ------------------------------------------------------------ telling
 
@@ -139,6 +159,7 @@ class Hub:
     async def listen(self, call: Call) -> Result:
         """`subscriptions/listen`: acknowledge first, then tell until either side ends it."""
         accepted = self._accepted(call.params.notifications)
+        self._hold(call, accepted.resource_subscriptions or (), "stream")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         listener = _Listener(call, accepted, done)
         call.raw_params = _NOTHING  # the call goes on for long: its body need not be kept
@@ -152,13 +173,12 @@ class Hub:
             await done
         finally:
             self._listeners.discard(listener)
+            self._release(call)
         return Result(meta=meta)
 
     def _accepted(self, wanted: ListenFilter) -> ListenFilter:
         """The part of a filter that this server can serve."""
         uris = wanted.resource_subscriptions
-        if uris is not UNSET:
-            _check_size(uris, "stream")
         accepted = ListenFilter()
         for kind, name in KINDS.items():
             if getattr(wanted, name) is True and kind in self.offers:
@@ -174,7 +194,7 @@ class Hub:
         """
         if call.session is not None:
             subscribed = {*call.session.subscriptions, call.params.uri}
-            _check_size(subscribed, "session")
+            self._hold(call.link, subscribed, "session")
             call.session.subscriptions = subscribed
             call.raw_params = _NOTHING  # the call is kept for as long as the session: its body is not
             call.link.subscriber = call
@@ -184,6 +204,7 @@ class Hub:
         """`resources/unsubscribe`; what was never subscribed is fine too."""
         if call.session is not None:
             call.session.subscriptions.discard(call.params.uri)
+            self._hold(call.link, call.session.subscriptions, "session")
         return Result()
 
     def close(self) -> None:

@@ -302,7 +302,7 @@ class Endpoint:
     # ------------------------------------------------------------ life
 
     def _end_session(self, session: HttpSession) -> None:
-        self.host.hub.peers.discard(session)
+        self.host.hub.leave(session)
         for call in tuple(session.link.calls.values()):
             call.channel.end_call(call, SESSION_ENDED)  # type: ignore[attr-defined]
         session.push.end()

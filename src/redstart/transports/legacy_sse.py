@@ -92,7 +92,7 @@ class LegacySse:
             await writer.until_gone(caller)
         finally:
             del self._peers[id]
-            endpoint.host.hub.peers.discard(peer)
+            endpoint.host.hub.leave(peer)
             endpoint.host.drop(peer.link)
         return None
 

@@ -98,5 +98,5 @@ class MemoryPeer:
         self.channel.on_message = None
         if self._starting is not None:
             await self._starting
-        self._host.hub.peers.discard(self)
+        self._host.hub.leave(self)
         self._host.drop(self.link)

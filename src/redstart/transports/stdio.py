@@ -88,7 +88,7 @@ async def _serve(server: Server, framer: Framer, source: Any, sink: Any, *, own:
     finally:
         if own:
             peer.unwatch_signals()
-        server.host.hub.peers.discard(peer)
+        server.host.hub.leave(peer)
         server.host.drop(peer.link)
         if shared:
             peer.channel.close()
