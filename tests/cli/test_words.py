@@ -123,12 +123,6 @@ def test_no_port(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert last.endswith(f"argument --port: a port is a whole number from 0 to 65535, not {port}")
 
 
-@pytest.mark.parametrize("port", [-1, 65536])
-def test_no_port_in_code(port: int) -> None:
-    with pytest.raises(SystemExit, match=f"cannot listen on 127.0.0.1:{port}: a port is .* from 0 to 65535"):
-        Server("shop").run("http", port=port)
-
-
 @pytest.mark.parametrize("seconds", ["-1", "nan", "soon"])
 def test_no_time_to_wait(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from redstart.transports.guard import MAX_BODY, Guard
+from redstart import Server
+from redstart.transports.guard import Guard
+from redstart.transports.options import MAX_BODY
 
 PLAIN = Guard()
 NAMED = Guard(allowed_hosts=["MCP.example.com", "ten.example:8443"], allowed_origins=["https://App.example/"])
@@ -98,7 +100,7 @@ def test_many_names_are_decided_alike_though_few_are_remembered() -> None:
 @pytest.mark.parametrize("url", ["mcp.example.com", "ftp://mcp.example.com", "https://", "/mcp"])
 def test_a_public_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="public_url must be like"):
-        Guard(public_url=url)
+        Server("guarded").asgi(public_url=url)
 
 
 def test_the_limit_of_a_body_is_four_mebibytes_or_as_told() -> None:

@@ -4,6 +4,7 @@ The classes and the decorators take them as `**options: Unpack[ToolOptions]`, so
 `checked` refuses what is wrong, with the caller's file and line, and fills in the defaults.
 """
 
+import asyncio
 import inspect
 import math
 import operator
@@ -39,8 +40,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 Take = Callable[[str, Any], Any]
 """Gives the value as it is kept; what is wrong is a TypeError or ValueError whose text begins with the label."""
 
-# The files of ours, and those that evaluate an annotation which was written as text.
-NOT_THEIRS: Final = (os.path.join(Path(__file__).parents[1], ""), "<string>", typing.__file__, inspect.__file__)
+# Our files, those that evaluate an annotation which was written as text, and those that run a coroutine.
+NOT_THEIRS: Final = (
+    *(os.path.join(folder, "") for folder in (Path(__file__).parents[1], Path(asyncio.__file__).parent)),
+    *("<string>", typing.__file__, inspect.__file__),
+)
 ANNOTATIONS: Final = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 CAPABILITIES: Final = (
@@ -139,7 +143,8 @@ def checked(
     made = {name: rule.default for name, rule in rules.items()}
     for name, value in given.items():
         if name not in rules:
-            raise OptionError(f'{caller()}: {what} has no option "{name}"{nearest(name, (*rules, *also))}')
+            hint = nearest(name, (*rules, *also)) or f"; it has: {', '.join(rules)}"
+            raise OptionError(f'{caller()}: {what} has no option "{name}"{hint}')
         made[name] = rules[name].check(f"{before}{name}{after}", value)
     return cast(Options, made)
 

@@ -103,9 +103,9 @@ class Running:
         >>> server = Server("quick")
         >>> server.run("http", port=8000)  # doctest: +SKIP
         """
-        from redstart.transports.options import is_http
+        from redstart.transports.options import transport_options
 
-        http = is_http("run", transport, options)
+        http, given = transport_options("run", transport, options)
         server = cast("Server", self)
         if Running._recording is not None:
             Running._recording.append(server)
@@ -115,13 +115,13 @@ class Running:
             from redstart.transports.serve import run_http
 
             with _in_words(server):
-                run_http(server, **options)
+                run_http(server, given)
         else:
             from redstart.transports.stdio import run_stdio
 
-            own = options.get("stdin") is None and options.get("stdout") is None
+            own = given["stdin"] is None and given["stdout"] is None
             with _in_words(server) if own else nullcontext():
-                run_stdio(server, **options)
+                run_stdio(server, given)
 
     @overload
     async def run_async(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
@@ -136,20 +136,20 @@ class Running:
         >>> from redstart import Server
         >>> asyncio.run(Server("quick").run_async("http"))  # doctest: +SKIP
         """
-        from redstart.transports.options import is_http
+        from redstart.transports.options import transport_options
 
-        http = is_http("run_async", transport, options)
+        http, given = transport_options("run_async", transport, options)
         server = cast("Server", self)
         if Running._recording is not None:
             Running._recording.append(server)
         elif http:
             from redstart.transports.serve import serve_http
 
-            await serve_http(server, **options)
+            await serve_http(server, given)
         else:
             from redstart.transports.stdio import serve_stdio
 
-            await serve_stdio(server, **options)
+            await serve_stdio(server, given)
 
     def asgi(self, **options: Unpack[EndpointOptions]) -> Endpoint:
         """This server as an ASGI application: serve it, or mount it in another one.
@@ -157,11 +157,11 @@ class Running:
         >>> from redstart import Server
         >>> app = Server("mounted").asgi()
         """
+        from redstart.features.options import checked
         from redstart.transports.http import Endpoint
-        from redstart.transports.options import EndpointOptions, check_names
+        from redstart.transports.options import EndpointOptions
 
-        check_names("server.asgi()", EndpointOptions, options)
-        return Endpoint(cast("Server", self), **options)
+        return Endpoint(cast("Server", self), checked(EndpointOptions, "server.asgi()", options, also=()))
 
     @asynccontextmanager
     async def lifespan_context(self, app: Any = None) -> AsyncIterator[None]:

@@ -19,8 +19,6 @@ Networks = tuple[IPv4Network | IPv6Network, ...]
 
 def checked_proxies(given: Iterable[str]) -> Networks:
     """The proxies whose word counts, as networks."""
-    if isinstance(given, str):
-        raise TypeError(f'trusted_proxies= is a list of addresses or networks: write trusted_proxies=["{given}"]')
     try:
         return tuple(ip_network(one, strict=False) for one in given)
     except (ValueError, TypeError) as error:

@@ -21,7 +21,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from redstart.transports.caller import JSON_ONLY, HeaderList, Watcher
-from redstart.transports.stream import WRITE_DEADLINE
+from redstart.transports.options import WRITE_DEADLINE
 
 log = logging.getLogger("redstart")
 _EAGER: Final = sys.version_info >= (3, 12)

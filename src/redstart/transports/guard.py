@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from redstart.transports.options import MAX_BODY
+
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
-MAX_BODY: Final = 4 * 1024 * 1024
 _CACHE: Final = 512
 """How many header values are remembered; an attacker must not be able to fill the memory with them."""
 
@@ -48,8 +49,6 @@ class Guard:
         self._origins = {origin.lower().rstrip("/") for origin in allowed_origins}
         if public_url:
             parts = urlsplit(public_url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError(f"public_url must be like https://mcp.example.com, not {public_url!r}")
             self._hosts.add(split_host(parts.netloc.rpartition("@")[2])[0])
             self._origins.add(f"{parts.scheme}://{parts.netloc}".lower())
         self._good_hosts: set[bytes] = set()

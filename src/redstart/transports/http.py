@@ -7,7 +7,6 @@ Spec: /specification/2026-07-28/basic/transports/streamable-http, and 2025-11-25
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from redstart.features.errors import log
@@ -17,19 +16,18 @@ from redstart.protocol.call import Answer, Call, Cancel, Event, Refusal
 from redstart.protocol.handshake import HEADER_VALUES, REVISIONS
 from redstart.protocol.modern import SUPPORTED
 from redstart.server.authenticate import AuthError
-from redstart.server.checked import seconds, whole
-from redstart.server.host import DRAIN
 from redstart.server.seal import found_keys
 from redstart.server.trouble import not_started
 from redstart.transports import cors
-from redstart.transports.address import checked_proxies, client_address
+from redstart.transports.address import client_address
 from redstart.transports.caller import JSON, AsgiCaller, Caller, Gone, HeaderList, Receive, Scope, Send
 from redstart.transports.exchange import SESSION_ENDED, Exchange, is_asking
-from redstart.transports.guard import MAX_BODY, ORIGIN_HELP, Guard, Rejection
+from redstart.transports.guard import ORIGIN_HELP, Guard, Rejection
+from redstart.transports.options import EndpointOptions
 from redstart.transports.routes import answer_route, claim_paths
-from redstart.transports.sessions import MAX_SESSIONS, SESSION_IDLE, HttpSession, NoRoom, Sessions
+from redstart.transports.sessions import HttpSession, NoRoom, Sessions
 from redstart.transports.signals import StopSignals
-from redstart.transports.stream import KEEP_ALIVE, KEPT_BYTES, WRITE_DEADLINE, Writer
+from redstart.transports.stream import Writer
 from redstart.wire.jsonrpc import HEADER_MISMATCH, INVALID_REQUEST, ProtocolError, failure
 from redstart.wire.meta import PROTOCOL_VERSION
 
@@ -48,48 +46,28 @@ class Endpoint:
     """One server at one path.
 
     >>> from redstart import Server
-    >>> app = Endpoint(Server("weather"), path="/mcp", allowed_hosts=["mcp.example.com"])
+    >>> app = Server("weather").asgi(path="/mcp", allowed_hosts=["mcp.example.com"])
     """
 
-    def __init__(
-        self,
-        server: Server,
-        *,
-        path: str = "/mcp",
-        allowed_hosts: Iterable[str] = (),
-        allowed_origins: Iterable[str] = (),
-        public_url: str | None = None,
-        max_body_bytes: int = MAX_BODY,
-        keep_alive: float = KEEP_ALIVE,
-        drain: float = DRAIN,
-        write_deadline: float = WRITE_DEADLINE,
-        max_sessions: int = MAX_SESSIONS,
-        session_idle: float = SESSION_IDLE,
-        max_kept_bytes: int = KEPT_BYTES,
-        trusted_proxies: Iterable[str] = (),
-        legacy_sse: bool = False,
-    ) -> None:
-        if not 0 < keep_alive < float("inf"):
-            raise ValueError(f"keep_alive must be a positive number of seconds, not {keep_alive!r}")
-        if not 0 <= drain < float("inf"):
-            raise ValueError(f"drain must be a number of seconds from 0 on, not {drain!r}")
+    def __init__(self, server: Server, options: EndpointOptions) -> None:
         self.server = server
         self.host = server.host
-        self.path = "/" + path.strip("/")
-        self.guard = Guard(allowed_hosts, allowed_origins, public_url, max_body_bytes)
-        self.keep_alive = keep_alive
-        keys = found_keys(server.keys)[1]
-        self.drain = drain
-        self.write_deadline = seconds("write_deadline", write_deadline)
-        self._proxies = checked_proxies(trusted_proxies)
+        self.path = "/" + options["path"].strip("/")
+        self.guard = Guard(
+            options["allowed_hosts"], options["allowed_origins"], options["public_url"], options["max_body_bytes"]
+        )
+        self.keep_alive = options["keep_alive"]
+        self.drain = options["drain"]
+        self.write_deadline = options["write_deadline"]
+        self._proxies: Any = options["trusted_proxies"]
         self.sessions = Sessions(
-            keys,
+            found_keys(server.keys)[1],
             self.host.link,
             self.host.hub.peers.add,
             self._end_session,
-            limit=whole("max_sessions", max_sessions),
-            idle=seconds("session_idle", session_idle),
-            kept_bytes=whole("max_kept_bytes", max_kept_bytes),
+            limit=options["max_sessions"],
+            idle=options["session_idle"],
+            kept_bytes=options["max_kept_bytes"],
         )
         self._exchanges: set[Exchange] = set()
         self._ready = False
@@ -98,7 +76,7 @@ class Endpoint:
         self._deadline: asyncio.TimerHandle | None = None
         self._paths = frozenset((self.path, self.path + "/"))
         self._legacy: Any = None
-        if legacy_sse:
+        if options["legacy_sse"]:
             from redstart.transports.legacy_sse import LegacySse
 
             self._legacy = LegacySse(self)

@@ -1,76 +1,114 @@
-"""The options of `run()`, `run_async()` and `asgi()`, and which of them belong to which transport."""
+"""The options of `run()`, `run_async()` and `asgi()`, each with its rule, and which belong to which transport.
 
-from __future__ import annotations
+The defaults stand here and not with the code that uses them: a stdio server need not load that.
+"""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypedDict
+from typing import Annotated, Any, Final, TypedDict
 
-from redstart.features.errors import RegistrationError
-from redstart.protocol.framing import Framing
-from redstart.schema.problems import nearest
+from redstart.features.options import (
+    OptionError,
+    Rule,
+    age,
+    anything,
+    at_least,
+    caller,
+    checked,
+    flag,
+    one_of,
+    seconds,
+    text,
+    texts,
+    wrong,
+)
+from redstart.protocol.framing import MAX_MESSAGE, Framing
+from redstart.server.checked import MAX_PORT
+from redstart.server.host import DRAIN
+
+MAX_BODY: Final = 4 * 1024 * 1024
+BODY_DEADLINE: Final = 10.0
+KEEP_ALIVE: Final = 15.0
+"""Seconds without an event after which a stream gets a comment, so that proxies do not close it."""
+WRITE_DEADLINE: Final = 30.0
+"""Seconds that a client has to take what was sent to it."""
+MAX_SESSIONS: Final = 10_000
+SESSION_IDLE: Final = 3600.0
+"""Seconds after which a session that nobody uses is let go."""
+KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Events that clients may have missed, of all sessions together."""
 
 
-class OptionError(RegistrationError, ValueError):
-    """An option that does not exist, or does not belong here."""
+def _public_url(label: str, value: Any) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text(label, value))
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        wrong(label, "like https://mcp.example.com", value)
+    return str(value)
+
+
+def _port(label: str, value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= MAX_PORT:
+        wrong(label, f"a whole number from 0 to {MAX_PORT}", value)
+    return value
+
+
+def _proxies(label: str, value: Any) -> Any:
+    from redstart.transports.address import checked_proxies
+
+    return checked_proxies(texts(label, value))
 
 
 class EndpointOptions(TypedDict, total=False):
     """What `asgi()` takes."""
 
-    path: str
-    allowed_hosts: Iterable[str]
-    allowed_origins: Iterable[str]
-    public_url: str | None
-    max_body_bytes: int
-    keep_alive: float
-    drain: float
-    write_deadline: float
-    max_sessions: int
-    session_idle: float
-    max_kept_bytes: int
-    trusted_proxies: Iterable[str]
-    legacy_sse: bool
+    path: Annotated[str, Rule(text, "/mcp")]
+    allowed_hosts: Annotated[Iterable[str], Rule(texts, (), optional=True)]
+    allowed_origins: Annotated[Iterable[str], Rule(texts, (), optional=True)]
+    public_url: Annotated[str | None, Rule(_public_url)]
+    max_body_bytes: Annotated[int, Rule(at_least(1), MAX_BODY)]
+    keep_alive: Annotated[float, Rule(seconds, KEEP_ALIVE)]
+    drain: Annotated[float, Rule(age, DRAIN)]
+    write_deadline: Annotated[float, Rule(seconds, WRITE_DEADLINE)]
+    max_sessions: Annotated[int, Rule(at_least(1), MAX_SESSIONS)]
+    session_idle: Annotated[float, Rule(seconds, SESSION_IDLE)]
+    max_kept_bytes: Annotated[int, Rule(at_least(1), KEPT_BYTES)]
+    trusted_proxies: Annotated[Iterable[str], Rule(_proxies, (), optional=True)]
+    legacy_sse: Annotated[bool, Rule(flag, False)]
 
 
 class HttpOptions(EndpointOptions, total=False):
     """What `run("http", …)` takes."""
 
-    host: str
-    port: int
-    body_deadline: float
+    host: Annotated[str, Rule(text, "127.0.0.1")]
+    port: Annotated[int, Rule(_port, 8000)]
+    body_deadline: Annotated[float, Rule(seconds, BODY_DEADLINE)]
 
 
 class StdioOptions(TypedDict, total=False):
     """What `run("stdio", …)` takes."""
 
-    framing: Framing
-    stdin: Any
-    stdout: Any
-    max_message_bytes: int
+    framing: Annotated[Framing, Rule(one_of("auto", "newline", "content-length"), "auto")]
+    stdin: Annotated[Any, Rule(anything)]
+    stdout: Annotated[Any, Rule(anything)]
+    max_message_bytes: Annotated[int, Rule(at_least(1), MAX_MESSAGE)]
 
 
 _KINDS: Final[Mapping[str, Any]] = {"stdio": StdioOptions, "http": HttpOptions, "streamable-http": HttpOptions}
 
 
-def check_names(what: str, kind: Any, options: Iterable[str]) -> None:
-    """Refuse an option that `what` does not have."""
-    for name in options:
-        if name not in kind.__annotations__:
-            near = nearest(name, kind.__annotations__)
-            hint = f"did you mean {near!r}?" if near else f"it has: {', '.join(kind.__annotations__)}"
-            raise OptionError(f"{what} has no option {name!r}: {hint}")
-
-
-def is_http(call: str, transport: Any, options: Mapping[str, Any]) -> bool:
-    """Whether HTTP is meant, and not stdio; options that do not fit are refused. `call` is `run` or `run_async`."""
+def transport_options(call: str, transport: Any, given: Mapping[str, Any]) -> tuple[bool, Any]:
+    """Whether HTTP is meant, and not stdio, and all options of that transport. `call` is `run` or `run_async`."""
     kind = _KINDS.get(transport) if isinstance(transport, str) else None
     if kind is None:
         hint = f'; write server.{call}("http", legacy_sse=True)' if transport == "sse" else ""
-        raise OptionError(f'transport must be "stdio" or "http", not {transport!r:.50}{hint}')
+        raise OptionError(f'{caller()}: transport must be "stdio" or "http", not {transport!r:.50}{hint}')
     other, spelled = (StdioOptions, "stdio") if kind is HttpOptions else (HttpOptions, "http")
-    for name, value in options.items():
+    for name, value in given.items():
         if name in other.__annotations__ and name not in kind.__annotations__:
             advice = f'write server.{call}("{spelled}", {name}={value!r:.50})'
-            raise OptionError(f"{name}= is an option of {spelled}, and this is {transport}: {advice}")
-    check_names(f"server.{call}()", kind, options)
-    return kind is HttpOptions
+            raise OptionError(f"{caller()}: {name}= is an option of {spelled}, and this is {transport}: {advice}")
+    return kind is HttpOptions, checked(kind, f"server.{call}()", given, also=())

@@ -11,24 +11,23 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from redstart.server.checked import MAX_PORT
 from redstart.transports.http import Endpoint
 from redstart.transports.loop import new_loop
+from redstart.transports.options import HttpOptions
 
 if TYPE_CHECKING:
     from redstart.server.server import Server
 
-BODY_DEADLINE: Final = 10.0
 LEAVE: Final = 0.5
 """Seconds that anything has after a second Ctrl-C."""
 
 
-def run_http(server: Server, **options: Any) -> None:
+def run_http(server: Server, options: HttpOptions) -> None:
     """Serve on a socket until SIGTERM or Ctrl-C."""
     loop = new_loop()
     asyncio.set_event_loop(loop)
     try:
-        loop.run_until_complete(serve_http(server, **options))
+        loop.run_until_complete(serve_http(server, options))
     except KeyboardInterrupt:
         pass  # Ctrl-C before uvicorn took over the signal
     finally:
@@ -47,35 +46,27 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
             loop.run_until_complete(asyncio.wait(tasks, timeout=LEAVE))
 
 
-async def serve_http(
-    server: Server,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    path: str = "/mcp",
-    public_url: str | None = None,
-    body_deadline: float = BODY_DEADLINE,
-    **options: Any,
-) -> None:
+async def serve_http(server: Server, options: HttpOptions) -> None:
     """As `run_http`, in a loop that runs; a cancellation is an orderly end too."""
     from redstart.transports.runner import Runner
 
-    if not _is_loopback(host) and public_url is None and not options.get("allowed_hosts"):
+    host = options["host"]
+    if not _is_loopback(host) and options["public_url"] is None and not options["allowed_hosts"]:
         raise SystemExit(
             f"{host} can be reached from other machines, so say under which name: "
             'server.run("http", host=…, public_url="https://mcp.example.com") or allowed_hosts=[…]'
         )
     if _is_loopback(host):  # 127.0.0.2, too, is a name that this server answers to
-        options["allowed_hosts"] = [*options.get("allowed_hosts", ()), _url_host(host)]
-    app = Endpoint(server, path=path, public_url=public_url, **options)
-    listener = _bind(host, port)
+        options["allowed_hosts"] = [*options["allowed_hosts"], _url_host(host)]
+    app = Endpoint(server, options)
+    listener = _bind(host, options["port"])
     try:
         await app.start(signals=False)  # before anybody is told that it is served, and not inside of uvicorn
     except BaseException:
         listener.close()
         raise
     shown = f"http://{_url_host(host)}:{listener.getsockname()[1]}{app.path}"
-    runner = Runner(_config(app, body_deadline), app, f"{server.name} is served at {shown}\n")
+    runner = Runner(_config(app, options["body_deadline"]), app, f"{server.name} is served at {shown}\n")
     serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)
@@ -104,9 +95,7 @@ def _config(app: Endpoint, body_deadline: float) -> Any:
     )
 
 
-def _bind(host: str, port: Any) -> socket.socket:
-    if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= MAX_PORT:
-        raise SystemExit(f"cannot listen on {host}:{port!r:.50}: a port is a whole number from 0 to {MAX_PORT}")
+def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

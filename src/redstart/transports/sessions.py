@@ -21,16 +21,14 @@ from msgspec import UNSET
 
 from redstart.protocol.call import Session
 from redstart.protocol.link import Link
-from redstart.transports.stream import KEPT_BYTES, EventLog, Kept, Stream
+from redstart.transports.options import KEPT_BYTES, MAX_SESSIONS, SESSION_IDLE
+from redstart.transports.stream import EventLog, Kept, Stream
 from redstart.wire.meta import ClientCapabilities, Implementation
 
-MAX_SESSIONS: Final = 10_000
 SHARE: Final = 10
 """One caller may have this part of the sessions: a user, or an address where nobody is authenticated."""
 MAX_STREAMS: Final = 32
 MAX_ENDED: Final = 10_000
-SESSION_IDLE: Final = 3600.0
-"""Seconds after which a session that nobody uses is let go."""
 _SIGNATURE: Final = 16
 
 

@@ -17,8 +17,9 @@ import threading
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from redstart.protocol.framing import MAX_MESSAGE, Framer, Framing
+from redstart.protocol.framing import Framer
 from redstart.transports.loop import new_loop
+from redstart.transports.options import StdioOptions
 from redstart.transports.outlet import Outlet
 from redstart.transports.stderr import never_waiting
 
@@ -36,21 +37,13 @@ HINT: Final = (
 )
 
 
-def run_stdio(
-    server: Server,
-    *,
-    framing: Framing = "auto",
-    stdin: Any = None,
-    stdout: Any = None,
-    max_message_bytes: int = MAX_MESSAGE,
-) -> None:
+def run_stdio(server: Server, options: StdioOptions) -> None:
     """Serve on this process's stdin and stdout, or on the given binary files, until the input ends."""
     _fill_standard_descriptors()
     loop = new_loop()
     try:
         asyncio.set_event_loop(loop)
-        serving = serve_stdio(server, framing=framing, stdin=stdin, stdout=stdout, max_message_bytes=max_message_bytes)
-        loop.run_until_complete(serving)
+        loop.run_until_complete(serve_stdio(server, options))
     except KeyboardInterrupt:
         pass  # before the loop took over the signal
     finally:
@@ -58,22 +51,17 @@ def run_stdio(
         loop.close()
 
 
-async def serve_stdio(
-    server: Server,
-    *,
-    framing: Framing = "auto",
-    stdin: Any = None,
-    stdout: Any = None,
-    max_message_bytes: int = MAX_MESSAGE,
-) -> None:
+async def serve_stdio(server: Server, options: StdioOptions) -> None:
     """Serve one peer on two files until it goes away or a signal comes."""
+    stdin, stdout = options["stdin"], options["stdout"]
     own = stdin is None and stdout is None
     if own and sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(HINT.format(name=server.name))
     source = _private_input() if stdin is None else _shared(stdin)
     sink = _private_output() if stdout is None else _shared(stdout)
     with never_waiting() if own else nullcontext():
-        await _serve(server, Framer(framing, max_message_bytes), source, sink, own=own, shared=stdout is not None)
+        framer = Framer(options["framing"], options["max_message_bytes"])
+        await _serve(server, framer, source, sink, own=own, shared=stdout is not None)
 
 
 async def _serve(server: Server, framer: Framer, source: Any, sink: Any, *, own: bool, shared: bool) -> None:

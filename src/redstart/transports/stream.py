@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 
 from redstart.protocol.framing import SSE_COMMENT, sse_event, sse_prime
 from redstart.transports.caller import Caller, HeaderList, Send, Write
+from redstart.transports.options import KEEP_ALIVE, KEPT_BYTES, WRITE_DEADLINE
 
 log = logging.getLogger("redstart")
 
@@ -20,20 +21,15 @@ SSE_HEADERS: Final[HeaderList] = [
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
-KEEP_ALIVE: Final = 15.0
 SHED: Final = b": closed, because this client does not read\n\n"
 MAX_EVENTS: Final = 1024
 MAX_BYTES: Final = 1 << 20
 """What may wait for a client that does not read, whichever is reached first, and one event more."""
-KEPT_BYTES: Final = 64 * 1024 * 1024
-"""Events that clients may have missed, of all sessions together."""
 KEPT_SHARE: Final = 64
-"""One session may keep this part of it."""
+"""One session may keep this part of the events that are kept for all."""
 EVENT_COST: Final = 200
 """What an event takes in memory beside its bytes."""
 RETRY_MS: Final = 1000
-WRITE_DEADLINE: Final = 30.0
-"""Seconds that a client has to take what was sent to it."""
 
 
 class Writer:
