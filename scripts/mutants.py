@@ -357,13 +357,24 @@ def trace(tree: Path, module: str) -> dict[str, tuple[list[int], float]]:
     return {name: (lines, seconds) for name, (lines, seconds) in found.items()}
 
 
-def survivors(tree: Path, module: str, limit: int, seed: int) -> list[str]:
+def quick(tests: list[str], traced: dict[str, tuple[list[int], float]], seconds: float) -> list[str]:
+    """As many of the tests, the quickest first, as take so long: what hundreds of tests come by, a few of them show."""
+    found = []
+    for name in tests:
+        seconds -= traced[name][1]
+        found.append(name)
+        if seconds < 0:
+            break
+    return found
+
+
+def survivors(tree: Path, module: str, limit: int, seed: int, lines: range, seconds: float) -> list[str]:
     """The changes of one module that no test notices."""
     path = tree / SOURCE / module
     original, traced = path.read_text(), trace(tree, module)
     at_import = sorted(traced, key=lambda name: traced[name][1])
     sys.dont_write_bytecode, os.environ["PYTHONDONTWRITEBYTECODE"] = True, "1"
-    found = list(mutants(original))
+    found = [mutant for mutant in mutants(original) if mutant.line in lines]
     chosen = sorted(random.Random(seed).sample(range(len(found)), min(limit, len(found))))
     print(f"{module}: {len(chosen)} of {len(found)} changes, {' '.join(tests_of(module))}", flush=True)
     alive, began = [], time.monotonic()
@@ -375,7 +386,7 @@ def survivors(tree: Path, module: str, limit: int, seed: int) -> list[str]:
             mutant = found[number]
             near = [name for name in at_import if not mutant.lines.isdisjoint(traced[name][0])]
             path.write_text(ast.unparse(mutant.tree))
-            tests = near or at_import
+            tests = quick(near or at_import, traced, seconds)
             timeout = 30 + 4 * sum(traced[name][1] for name in tests)
             files = sorted({name.partition("::")[0] for name in tests})
             if forked(tree, files, Chosen(tests), timeout, lambda: None) == 0:
@@ -404,6 +415,8 @@ def main() -> int:
     parser.add_argument("--module", action="append", help="a file or folder below src/redstart; may be repeated")
     parser.add_argument("--limit", type=int, default=1000, help="changes of each module, chosen by --seed")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first-line", type=int, default=1, help="changes from this line on")
+    parser.add_argument("--seconds", type=float, default=10, help="of tests for one change, the quickest first")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the tests that run, and the copy, go too
     alive: list[str] = []
@@ -416,7 +429,9 @@ def main() -> int:
             elif source.exists():
                 shutil.copy2(source, target)
         for module in files(given.module or list(GUARDS)):
-            alive += survivors(tree, module, given.limit, given.seed)
+            alive += survivors(
+                tree, module, given.limit, given.seed, range(given.first_line, sys.maxsize), given.seconds
+            )
     print(f"\n{len(alive)} changes that no test notices", *alive, sep="\n  ")
     return 1 if alive else 0
 

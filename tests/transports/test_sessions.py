@@ -12,7 +12,7 @@ from redstart.protocol.handshake import negotiate
 from redstart.transports.address import checked_proxies, client_address
 from redstart.transports.sessions import MAX_STREAMS
 from redstart.wire.types import InitializeParams
-from transports.support import HANDSHAKE, Http, message, run
+from transports.support import HANDSHAKE, Http, initialize, message, run
 
 LATEST = HANDSHAKE[-1]
 TOKENS = {"a": {"sub": "ada"}, "b": {"sub": "bob"}}
@@ -219,6 +219,37 @@ def test_a_session_that_nobody_uses_is_let_go(told: bytes | None) -> None:
     run(test())
 
 
+def test_the_session_that_goes_is_the_one_that_was_not_used_for_longest() -> None:
+    async def test() -> None:
+        http = Stage().http(max_sessions=20)  # two for each address
+        for where in ([f"10.0.1.{number // 2}" for number in range(21)], ["10.0.0.1"] * 3):  # all, and one caller's
+            used, idle = [await http.open(client=where[number]) for number in (0, 1)]
+            for session in (used, idle):
+                assert (await http.send(SUBSCRIBE, headers=session, client=where[0])).status == 200
+            assert await status(http, used, client=where[0]) == 200
+            for address in where[2:]:
+                await http.open(client=address)
+            assert await status(http, used, client=where[0]) == 200
+            assert await status(http, idle, client=where[0]) == 404
+
+    run(test())
+
+
+def test_a_session_that_is_used_now_and_then_is_not_idle() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(session_idle=0.5)
+        used, idle = await http.open(), await http.open()
+        for session in (used, idle):
+            await http.send(SUBSCRIBE, headers=session)
+        while len(stage.server.host.hub.peers) > 1:
+            assert await status(http, used) == 200
+            await asyncio.sleep(0.01)
+        assert await status(http, used) == 200
+
+    run(test())
+
+
 def test_a_session_whose_stream_is_open_is_in_use() -> None:
     async def test() -> None:
         stage = Stage()
@@ -320,6 +351,32 @@ def test_nobody_takes_over_a_session_that_another_process_opened() -> None:
             stolen = await other.send(PING, method=method, headers={**session, **BOB})
             assert stolen.status == 404, method
         assert await status(other, session) == 200
+
+    run(test())
+
+
+def test_a_session_that_another_process_opened_can_be_asked_and_is_told() -> None:
+    """What its client has said of itself is in the id; that it is initialized it told the other process."""
+
+    async def test() -> None:
+        stage = Stage(**KEYS)
+        one, other = Stage(**KEYS).http(), stage.http()
+        opened = await one.send(initialize(LATEST, elicitation={}))
+        session = {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": LATEST}
+        await one.send(message(None, "notifications/initialized"), headers=session)
+        asking = other.start(call(1, "name"), headers=session)
+        await asking.until(lambda r: len(r.messages()) == 1)
+        assert asking.messages()[0]["method"] == "elicitation/create"
+        news = other.start(method="GET", headers=session)
+        await news.started.wait()
+        stage.server.host.hub.changed("tools")
+        await news.until(lambda r: r.messages())
+        assert news.messages()[0]["method"] == "notifications/tools/list_changed"
+        for response in (asking, news):
+            response.disconnect()
+        await news.done()
+        await other.send(message(None, "notifications/cancelled", {"requestId": 1}), headers=session)
+        await asking.done()
 
     run(test())
 
