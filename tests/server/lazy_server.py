@@ -16,7 +16,7 @@ django.setup()
 
 from django.db import connection, models  # noqa: E402 - it wants its settings first
 
-from redstart import Client, Depends, Server  # noqa: E402
+from redstart import Client, Complete, Depends, Server  # noqa: E402
 
 server = Server("lazy")
 
@@ -62,6 +62,25 @@ def solves() -> Iterator[Any]:
     yield cities()
 
 
+@server.resource("cities://all")
+def all_cities() -> Any:
+    return cities()
+
+
+@server.prompt
+def visit() -> Any:
+    return cities()
+
+
+def names(prefix: str) -> Any:
+    return City.objects.filter(name__startswith=prefix).values_list("name", flat=True)
+
+
+@server.prompt
+def stay(city: Annotated[str, Complete(names)]) -> str:
+    return city
+
+
 def prepare() -> None:
     with connection.schema_editor() as editor:
         editor.create_model(City)
@@ -71,7 +90,11 @@ def prepare() -> None:
 async def main() -> None:
     async with Client(server) as client:
         found = {name: await client.call_tool(name) for name in sys.argv[2:]}
-    print(json.dumps({name: result.text for name, result in found.items()}))
+        texts = {name: result.text for name, result in found.items()}
+        texts["resource"] = (await client.read_resource("cities://all")).contents[0].text or ""
+        texts["prompt"] = (await client.get_prompt("visit")).messages[0].content.text
+        texts["completion"] = ",".join((await client.complete("stay", "city", "B")).values)
+    print(json.dumps(texts))
 
 
 if __name__ == "__main__":

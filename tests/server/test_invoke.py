@@ -542,7 +542,10 @@ def test_a_lazy_result_is_read_in_the_thread_of_its_handler(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found.pop("inside") == '{"cities":[{"name":"Bern"},{"name":"Oslo"}]}'
-    assert found == dict.fromkeys([name for name in names if name != "inside"], '[{"name":"Bern"},{"name":"Oslo"}]')
+    assert found.pop("completion") == "Bern"
+    assert found == dict.fromkeys(
+        ["resource", "prompt", *(name for name in names if name != "inside")], '[{"name":"Bern"},{"name":"Oslo"}]'
+    )
 
 
 def test_what_an_exception_says_can_neither_steer_a_terminal_nor_forge_a_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -104,6 +104,10 @@ class Prompt:
         """Whether an argument may hold `value`: the text of a prompt may be any."""
         return True
 
+    def converted(self, value: Any) -> t.Result:
+        """For the thread of a handler: only there may a lazy value look for what it holds."""
+        return result(value)
+
     # ------------------------------------------------------------ registration
 
     def compile(self, injected: Injected) -> None:

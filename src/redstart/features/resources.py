@@ -139,7 +139,7 @@ class Resource:
         self.completers = completers(fields, self.place, injected)
 
     def _check_parameters(self, names: Sequence[str]) -> None:
-        """The handler takes the variables by name; a parameter `uri` that is no variable gets the REQUIRED_TEXT."""
+        """The handler takes the variables by name; a parameter `uri` that is no variable gets the URI."""
         variables = self.argument_names()
         self._wants_uri = "uri" in names and "uri" not in variables
         extra = [name for name in names if name not in variables and not (name == "uri" and self._wants_uri)]
@@ -181,6 +181,13 @@ class Resource:
 
     def _takes(self, name: str) -> bool:
         return self._signature is not None and any(field.name == name for field in self._signature.fields)
+
+    def converted(self, value: Any) -> Any:
+        """For the thread of a handler: only there may a lazy value look for what it holds."""
+        known = isinstance(value, str | bytes | bytearray | memoryview | t.Result | None) or _is_contents(value)
+        if known or (isinstance(value, list | tuple) and any(map(_is_contents, value))):
+            return value
+        return msgspec.Raw(to_json(value))
 
     def contents(self, value: Any, uri: str) -> list[t.ResourceContents]:
         """What a handler's value becomes; an empty list where there is nothing."""
@@ -228,7 +235,7 @@ class Resources:
         return made
 
     def _find(self, call: Call, uri: str) -> tuple[Resource, dict[str, Any]]:
-        """The resource with that very REQUIRED_TEXT, else the first template that it fits, types included."""
+        """The resource with that very URI, else the first template that it fits, types included."""
         exact = self.registry.find(uri, call)
         refused: ShapeError | None = None
         for resource in (exact,) if exact is not None else self.templates.visible(call):

@@ -54,7 +54,9 @@ def equip(thing: Tool | Prompt | Resource, host: Host, limits: Limits) -> None:
     if timeout == math.inf or (thing.timeout is None and thing.executor == "inline" and not is_async(fn)):
         timeout = None
     if not isinstance(thing, Tool):
-        thing.invoke = compose_invoke(fn, thing.injected, host, executor=thing.executor, timeout=timeout)
+        thing.invoke = compose_invoke(
+            fn, thing.injected, host, executor=thing.executor, timeout=timeout, convert=thing.converted
+        )
         return
     room, most = thing.concurrency, thing.max_result_bytes
     gates = [] if room is None else [Gate(f"The tool {thing.name}", room, limits.max_queue)]

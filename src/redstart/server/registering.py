@@ -68,8 +68,10 @@ def _add(server: Server, made: Any, replace: bool) -> None:
 
 def equip_completer(completer: Completer, host: Host) -> None:
     """Give a completer the function that runs its source."""
+    from redstart.features.completion import completion  # most servers complete nothing
+
     if completer.known is None:
-        completer.invoke = compose_invoke(completer.source, completer.injected, host)
+        completer.invoke = compose_invoke(completer.source, completer.injected, host, convert=completion)
 
 
 def remove(server: Server, thing: Any) -> None:

@@ -269,7 +269,7 @@ class Server(Running):
         register(self, thing, replace)
 
     def remove(self, thing: Any) -> None:
-        """Serve `thing` no longer: the object, its function, its name or REQUIRED_TEXT, or all of a provider."""
+        """Serve `thing` no longer: the object, its function, its name or URI, or all of a provider."""
         remove(self, thing)
 
     def add_middleware(self, layer: Middleware) -> Middleware:
