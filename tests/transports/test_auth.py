@@ -96,6 +96,25 @@ def test_only_a_principal_is_let_in(returned: Any, asynchronous: bool, caplog: p
     assert "non-empty str" in said[0]
 
 
+def test_what_users_cannot_be_is_said_once_for_each_type(caplog: pytest.LogCaptureFixture) -> None:
+    class Strange:
+        def __init__(self, token: str) -> None:
+            self._token = token
+
+        @property
+        def principal(self) -> str:
+            raise ValueError(f"no row for {self._token}")
+
+    async def test() -> None:
+        http = serving(Strange)
+        for token in ("one", "two", "three"):
+            response = await http.modern(1, "server/discover", headers={"authorization": f"Bearer {token}"})
+            assert response.status == 401
+
+    run(test())
+    assert [record.getMessage().count("no row for one") for record in caplog.records] == [1]
+
+
 @pytest.mark.parametrize("returned", PEOPLE, ids=repr)
 def test_a_principal_is_let_in(returned: Any) -> None:
     async def test() -> None:

@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.explicit import Injected
-from redstart.features.options import Rule, nearest, wrong
+from redstart.features.options import Rule, did_you_mean, wrong
 from redstart.features.outcome import outcome
 from redstart.features.registry import Registry
 from redstart.features.results import Unencodable
@@ -164,7 +164,7 @@ class Completions:
         argument = params.argument.name
         if argument not in item.argument_names():
             known = dict.fromkeys(item.argument_names())
-            hint = nearest(argument, known)
+            hint = did_you_mean(argument, known)
             raise ProtocolError(INVALID_PARAMS, f"{item.key} has no argument {argument[:100]!r}{hint}")
         completer = self.given.get((item.key, argument)) or item.completers.get(argument)
         context = params.context
@@ -181,13 +181,13 @@ class Completions:
         if ref.type == "ref/prompt" and ref.name is not UNSET:
             prompt = self._prompts.find(ref.name, call)
             if prompt is None:
-                hint = nearest(ref.name, self._prompts.seen(call))
+                hint = did_you_mean(ref.name, self._prompts.seen(call))
                 raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {ref.name[:200]}{hint}")
             return prompt  # type: ignore[no-any-return]
         if ref.type == "ref/resource" and ref.uri is not UNSET:
             template = self._templates.find(ref.uri, call) or self._match(call, ref.uri)
             if template is None:
-                hint = nearest(ref.uri, self._templates.seen(call))
+                hint = did_you_mean(ref.uri, self._templates.seen(call))
                 raise ProtocolError(INVALID_PARAMS, f"Unknown resource template: {ref.uri[:200]}{hint}")
             return template
         raise ProtocolError(INVALID_PARAMS, 'ref is {"type": "ref/prompt", "name"} or {"type": "ref/resource", "uri"}')

@@ -20,7 +20,7 @@ from msgspec import Raw
 from redstart.features.choices import Choice as Choice
 from redstart.features.choices import Choices as Choices
 from redstart.features.choices import FormError, Option, SchemaMarker, options_from, options_of, title_of
-from redstart.features.fields import FORMATS, WORDS, Field, is_secret, read_fields, secret, warn_of_secrets
+from redstart.features.fields import FORMATS, SENT, WORDS, Field, is_secret, read_fields, secret, warn_of_secrets
 from redstart.features.rawforms import raw_fields
 from redstart.schema.containers import Array
 from redstart.schema.foreign import DECIMAL
@@ -30,7 +30,6 @@ from redstart.schema.scalars import Choice as ChoiceNode
 from redstart.schema.types import UnsupportedType, compile_type
 from redstart.wire.jsonrpc import encode
 
-LISTED: Final[tuple[str, ...]] = ("minItems", "maxItems")
 SCALARS: Final = (str, int, bool)
 ROOT_SENT: Final = ("$schema", "type", "properties", "required")
 ANSWER: Final = "answer"
@@ -309,7 +308,7 @@ def _field(
         raise secret(name)
     if "enum" in inner or "const" in inner or "oneOf" in inner or (many and "anyOf" in inner):
         options = _titled(options_of(name, inner, as_text=True), members)
-        limits: dict[str, Any] = {key: schema[key] for key in LISTED if many and key in schema}
+        limits: dict[str, Any] = {key: schema[key] for key in SENT["array"] if many and key in schema}
         return Field.choosing(
             name, {**words, **limits}, options, required=required, many=many, default=default, nullable=found.nullable
         )

@@ -14,14 +14,14 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, TypedDict, TypeVar, cast
 
 import msgspec
 
+import redstart
 from redstart.features.errors import RegistrationError
-from redstart.schema.problems import nearest as closest
+from redstart.schema.problems import nearest
 from redstart.wire import types as t
 from redstart.wire.check import InvalidShape
 from redstart.wire.check import checked as checked_shape
@@ -42,7 +42,7 @@ Take = Callable[[str, Any], Any]
 
 # Our files, those that evaluate an annotation which was written as text, and those that run a coroutine.
 NOT_THEIRS: Final = (
-    *(os.path.join(folder, "") for folder in (Path(__file__).parents[1], Path(asyncio.__file__).parent)),
+    *(os.path.join(os.path.dirname(file), "") for file in (redstart.__file__, asyncio.__file__)),
     *("<string>", typing.__file__, inspect.__file__),
 )
 ANNOTATIONS: Final = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
@@ -74,9 +74,9 @@ def caller() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`. Did you mean "add"?`, or nothing."""
-    near = closest(name, known)
+    near = nearest(name, known)
     return f'. Did you mean "{near}"?' if near else ""
 
 
@@ -143,7 +143,7 @@ def checked(
     made = {name: rule.default for name, rule in rules.items()}
     for name, value in given.items():
         if name not in rules:
-            hint = nearest(name, (*rules, *also)) or f"; it has: {', '.join(rules)}"
+            hint = did_you_mean(name, (*rules, *also)) or f"; it has: {', '.join(rules)}"
             raise OptionError(f'{caller()}: {what} has no option "{name}"{hint}')
         made[name] = rules[name].check(f"{before}{name}{after}", value)
     return cast(Options, made)
@@ -261,7 +261,7 @@ def needs(label: str, value: Any) -> tuple[str, ...]:
     for need in found:
         if need not in CAPABILITIES and not need.startswith(OPEN_CAPABILITIES):
             words = f"{label}: {need!r} is not a capability of a client; these are: {', '.join(CAPABILITIES)}"
-            raise TypeError(words + nearest(need, CAPABILITIES))
+            raise TypeError(words + did_you_mean(need, CAPABILITIES))
     return found
 
 
@@ -298,7 +298,7 @@ def one_of(*choices: str) -> Take:
 
     def take(label: str, value: Any) -> str:
         if not isinstance(value, str) or value not in choices:
-            hint = nearest(value, choices) if isinstance(value, str) else ""
+            hint = did_you_mean(value, choices) if isinstance(value, str) else ""
             wrong(label, f"one of {', '.join(choices)}", value, hint)
         return value
 
@@ -354,7 +354,8 @@ def resource_annotations(label: str, value: Any) -> t.Annotations:
     known = ("audience", "priority", "lastModified")
     for name in named:
         if name not in known:
-            raise TypeError(f'{label}: there is no "{name}"{nearest(name, known) or "; known: " + ", ".join(known)}')
+            hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
+            raise TypeError(f'{label}: there is no "{name}"{hint}')
     priority = named.get("priority", 0)
     if isinstance(priority, bool) or not isinstance(priority, int | float) or not 0 <= priority <= 1:
         wrong(f"{label}: priority", "a number from 0 to 1", priority)
@@ -397,7 +398,7 @@ def task(label: str, value: Any) -> str:
         return "optional" if value else "forbidden"
     choices = ("forbidden", "optional", "required")
     if value not in choices:
-        hint = nearest(value, choices) if isinstance(value, str) else ""
+        hint = did_you_mean(value, choices) if isinstance(value, str) else ""
         wrong(label, f"one of {', '.join(choices)}, or True or False", value, hint)
     return cast(str, value)
 

@@ -16,7 +16,7 @@ from redstart.features.completion import Completer, completers
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.explicit import Injected
 from redstart.features.fill import compile_text, fill
-from redstart.features.options import HANDLER_OR_NONE, NAME, PromptOptions, checked, nearest, showing
+from redstart.features.options import HANDLER_OR_NONE, NAME, PromptOptions, checked, did_you_mean, showing
 from redstart.features.outcome import outcome, require
 from redstart.features.registry import Registry
 from redstart.features.results import BLOCK_TYPES, Unencodable, block, is_media, sound
@@ -209,7 +209,7 @@ class Prompts:
         prompt = self.registry.find(name, call)
         if prompt is None:
             raise ProtocolError(
-                INVALID_PARAMS, f"Unknown prompt: {name[:200]}{nearest(name, self.registry.seen(call))}"
+                INVALID_PARAMS, f"Unknown prompt: {name[:200]}{did_you_mean(name, self.registry.seen(call))}"
             )
         if prompt.needs:
             require(call, prompt.needs)
@@ -281,7 +281,7 @@ def _requiring(
             raise ProtocolError(INVALID_PARAMS, f"Missing required argument: {', '.join(lacking)}")
         for name in given:
             if name not in listed:
-                hint = nearest(name, dict.fromkeys(listed))
+                hint = did_you_mean(name, dict.fromkeys(listed))
                 raise ProtocolError(INVALID_PARAMS, f"Unknown argument: {name[:100]}{hint}")
         return bind(given)
 

@@ -16,7 +16,15 @@ import msgspec
 from redstart.features.completion import Completer, completers, noted
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.explicit import Injected
-from redstart.features.options import HANDLER_OR_NONE, NAME, REQUIRED_TEXT, ResourceOptions, checked, nearest, showing
+from redstart.features.options import (
+    HANDLER_OR_NONE,
+    NAME,
+    REQUIRED_TEXT,
+    ResourceOptions,
+    checked,
+    did_you_mean,
+    showing,
+)
 from redstart.features.outcome import outcome, require
 from redstart.features.prompts import refuse_generator
 from redstart.features.registry import Registry
@@ -139,7 +147,7 @@ class Resource:
         self.completers = completers(fields, self.place, injected)
 
     def _check_parameters(self, names: Sequence[str]) -> None:
-        """The handler takes the variables by name; a parameter `uri` that is no variable gets the URI."""
+        """The handler takes the variables by name; a parameter `uri` that is not one of them gets the URI."""
         variables = self.argument_names()
         self._wants_uri = "uri" in names and "uri" not in variables
         extra = [name for name in names if name not in variables and not (name == "uri" and self._wants_uri)]
@@ -268,7 +276,7 @@ class Resources:
         templates = (resource.template for resource in self.templates.visible(call))
         refusals = (why for template in templates if template is not None and (why := template.refused(uri)))
         refusal = next(refusals, None)
-        hint = f". {refusal}" if refusal else nearest(uri, self.registry.seen(call))
+        hint = f". {refusal}" if refusal else did_you_mean(uri, self.registry.seen(call))
         return ProtocolError(RESOURCE_NOT_FOUND, f"Resource not found: {uri[:200]}{hint}", {"uri": uri})
 
 

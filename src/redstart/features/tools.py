@@ -26,7 +26,7 @@ from redstart.features.options import (
     ToolOptions,
     caller,
     checked,
-    nearest,
+    did_you_mean,
     showing,
 )
 from redstart.features.output import Output
@@ -147,7 +147,7 @@ class Tool:
         """Annotations may be of an extension; a name that nobody knows is more often a slip."""
         for name in self.annotations or ():
             if name not in ANNOTATIONS:
-                hint = nearest(name, ANNOTATIONS)
+                hint = did_you_mean(name, ANNOTATIONS)
                 log.warning("%s: annotations of %s: no client knows %r%s", self.place, self.name, name, hint)
 
     # ------------------------------------------------------------ listing
@@ -239,7 +239,8 @@ class Tools:
         return t.ToolResult(content=[t.Text(text)], is_error=True)
 
     def unknown(self, name: str, call: Call) -> ProtocolError:
-        return ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}{nearest(name, self.registry.seen(call))}")
+        hint = did_you_mean(name, self.registry.seen(call))
+        return ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}{hint}")
 
 
 def check_needs(call: Call, needs: Sequence[str]) -> None:

@@ -237,7 +237,7 @@ class Either(Node):
         tagged = [_tags(branch) for branch, _ in real]
         if type(value) is not dict or len(real) < 2:
             return False
-        for name in set.intersection(*(set(tags) for tags in tagged)) & value.keys():
+        for name in (name for name in tagged[0] if name in value and all(name in tags for tags in tagged)):
             known = [key for tags in tagged for key in tags[name]]
             if len(set(known)) < len(known):
                 continue

@@ -37,7 +37,7 @@ class Authenticator:
         self._server = server
         self._is_async = is_async(server.auth)
         self._pool = Pool(THREADS)
-        self._said: set[str] = set()
+        self._said: set[type] = set()
 
     async def user(self, token: str) -> Any:
         """The user of this token; AuthError where there is none. Without a token nobody is asked."""
@@ -52,7 +52,8 @@ class Authenticator:
             if principal_key(user):
                 return user
         except Exception as error:  # also of a property of the user's
-            self._say(f"auth= refused a caller, because of what it returned. {error}. None refuses without this line.")
+            text = f"auth= refused a caller, because of what it returned. {error}. None refuses without this line."
+            self._say(type(user), text)
         raise AuthError(401, UNKNOWN)
 
     async def _call(self, token: str) -> Any:
@@ -67,13 +68,13 @@ class Authenticator:
             log.error("auth= took more than %g seconds for a request", SECONDS)
             return AuthError(503, f"The token could not be checked within {SECONDS:g} seconds; try again later")
         text = self._server.errors.text(error, "auth=")
-        self._say("auth= raised an exception, which is a 500: return None for a token that is not valid")
+        self._say(type(error), "auth= raised an exception, which is a 500: return None for a token that is not valid")
         return AuthError(500, text)
 
-    def _say(self, text: str) -> None:
-        """Once: callers must not be able to fill the log."""
-        if text not in self._said:
-            self._said.add(text)
+    def _say(self, kind: type, text: str) -> None:
+        """Once for each type of user or error: callers must not be able to fill the log, or the memory."""
+        if kind not in self._said:
+            self._said.add(kind)
             log.warning("%s", text)
 
     def close(self) -> None:

@@ -11,10 +11,10 @@ from redstart.features.options import (
     Wrong,
     at_least,
     cache_rule,
+    did_you_mean,
     endless_seconds,
     flag,
     icons,
-    nearest,
     one_of,
     path,
     text,
@@ -102,7 +102,7 @@ def capabilities(label: str, value: Any) -> tuple[str, ...]:
     for name in found:
         if name not in DECLARABLE:
             known = ", ".join(DECLARABLE)
-            raise ValueError(f"{label}: {name!r} is not a capability; known: {known}{nearest(name, DECLARABLE)}")
+            raise ValueError(f"{label}: {name!r} is not a capability; known: {known}{did_you_mean(name, DECLARABLE)}")
     return found
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import UNSET
 
 from redstart.protocol.call import Call
+from redstart.schema.problems import nearest
 from redstart.wire.check import checked
 from redstart.wire.jsonrpc import Id, decode
 from redstart.wire.meta import LOG_LEVELS, Implementation
@@ -42,8 +42,8 @@ class Facts(Generic[App]):
         def __getattr__(self, name: str) -> Any:
             """Name ours: other frameworks say `report_progress`, `get_state`, `lifespan_context`."""
             known = [known for known in dir(type(self)) if not known.startswith("_")]
-            close = difflib.get_close_matches(name, known, n=1) if not name.startswith("_") else []
-            hint = f"; write ctx.{close[0]}" if close else ""
+            near = None if name.startswith("_") else nearest(name, known)
+            hint = f"; write ctx.{near}" if near else ""
             raise AttributeError(f"ctx.{name}: a {type(self).__name__} does not have this name{hint}")
 
     @property

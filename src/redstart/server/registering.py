@@ -6,7 +6,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from redstart.features.errors import RegistrationError
-from redstart.features.options import caller, nearest
+from redstart.features.options import caller, did_you_mean
 from redstart.features.tools import tool_of
 from redstart.server.inject import injected
 from redstart.server.invoke import compose_invoke, equip
@@ -86,5 +86,5 @@ def remove(server: Server, thing: Any) -> None:
                 remove(server, companion)
     if not found:
         known = [key for registry in registries for key in registry.items]
-        hint = nearest(thing, known) if isinstance(thing, str) else ""
+        hint = did_you_mean(thing, known) if isinstance(thing, str) else ""
         raise KeyError(f"{caller()}: nothing that is registered is {thing!r:.200}{hint}")

@@ -278,7 +278,7 @@ class Server(Running):
         >>> from redstart import Call, Next, Result
         >>> server = Server("desk")
         >>> @server.add_middleware
-        ... async def named(call: Call, next: Handler) -> Result:
+        ... async def named(call: Call, next: Next) -> Result:
         ...     print(call.method, call.name, call.arguments, call.user)
         ...     return await next(call)
         """

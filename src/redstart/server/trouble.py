@@ -9,7 +9,6 @@ import os
 import re
 import sys
 import traceback
-from pathlib import Path
 from types import TracebackType
 
 IN_CODE = r"""(\bkeys\s*=\s*[\[(])[^\])]*|(?<=://)[^\s'"]+(?=@)"""
@@ -70,9 +69,10 @@ def where(error: BaseException) -> str:
 
 def _is_foreign(file: str) -> bool:
     """Whether a file is neither ours nor Python's own. (What pip installs may be in a folder of Python's.)"""
-    ours, pythons = os.path.join(Path(__file__).parents[1], ""), os.path.join(Path(os.__file__).parent, "")
+    ours = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+    pythons = os.path.join(os.path.dirname(os.__file__), "")
     return not file.startswith(("<", ours)) and (_is_installed(file) or not file.startswith(pythons))
 
 
 def _is_installed(file: str) -> bool:
-    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
+    return not {"site-packages", "dist-packages"}.isdisjoint(os.path.normpath(file).split(os.sep))
