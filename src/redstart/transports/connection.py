@@ -27,10 +27,16 @@ log = logging.getLogger("redstart")
 _EAGER: Final = sys.version_info >= (3, 12)
 _STATUS: Final = {s.value: b"HTTP/1.1 %d %b\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
 MAX_HEAD: Final = 64 * 1024
+MAX_HEADERS: Final = 256
 MAX_KNOWN: Final = 2048
 """The bytes of a head that is remembered; more is rare, and would cost memory for as long as a connection lives."""
 MAX_HEADS: Final = 8
 MAX_HEADS_IN_ALL: Final = 2048
+SLICE: Final = 16 * 1024
+"""The bytes that are parsed at a time: a request that is read before its turn takes more memory than its bytes."""
+SMALL: Final = 64 * 1024
+MAX_UNFINISHED: Final = 64 * 1024 * 1024
+"""The bytes of bodies that are not complete, of all connections together; small ones are always taken."""
 LEAST: Final = 64 * 1024
 """What a client must take of what waits for it within the write deadline, unless it takes all."""
 STOPPING: Final = 2.0
@@ -60,12 +66,14 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     stopping = False
     heads_in_all = 0
     """How many heads are remembered by all connections together."""
+    unfinished = 0
+    """The bytes of all bodies that are not complete."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._cycles: deque[Cycle] = deque()
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._body: bytes | bytearray = b""
+        self._rest = b""  # what came in the packet of a request that waits, not parsed yet
         self._heads: dict[bytes, Head] = {}
         self._starting = False
         self._midway = False
@@ -93,6 +101,19 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
                 return
             self._midway = True
             self._packet = data
+        self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
+        """Parse what came, until a request has to wait: the rest is parsed when its turn has come."""
+        for start in range(0, len(data), SLICE):
+            if self._cycles:
+                self._rest = data[start:]
+                break
+            if self._refusal is not None or self.transport.is_closing():
+                break
+            self._parse(data[start : start + SLICE] if len(data) > SLICE else data)
+
+    def _parse(self, data: bytes) -> None:
         if self._in_head:
             end = data.find(b"\r\n\r\n")
             self._head_size += len(data) if end < 0 else end
@@ -119,8 +140,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
-        self._parts = []
-        self._size = 0
+        self._drop_body()
         self._midway = True  # also where it begins in the packet in which the one before it ended
         self._in_head = True
         self._trailing = False
@@ -130,6 +150,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:  # a trailer comes after all was decided by the headers, and is dropped
             self.headers.append((name.lower(), value))
+            if len(self.headers) > MAX_HEADERS:
+                self.refuse(431, b"the head has more than %d headers" % MAX_HEADERS)
 
     def on_chunk_header(self) -> None:
         self._chunks += 1
@@ -140,30 +162,43 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._head_size = 0
         for name, value in self.headers:
             if name == b"expect" and value.lower() == b"100-continue":
-                if not self._running():  # never in the middle of another response
+                if not self._running() and not self.transport.is_closing():  # not in the middle of another response
                     self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             elif name == b"content-length" and (not value.isdigit() or int(value) > self.max_body):
                 self.refuse(413, b"the body is larger than %d bytes" % self.max_body)
 
     def on_body(self, body: bytes) -> None:
         self._trailing = False
-        self._size += len(body)
-        if self._size > self.max_body:
+        size = len(self._body) + len(body)
+        Connection.unfinished += len(body)
+        if not self._body:
+            self._body = body
+        elif isinstance(self._body, bytearray):  # not a list: many small parts would take a lot more than their bytes
+            self._body += body
+        else:
+            self._body = bytearray(self._body + body)
+        if size > self.max_body:
             self.refuse(413, b"the body is larger than %d bytes" % self.max_body)
-            return
-        self._parts.append(body)
+        elif size > SMALL and Connection.unfinished > max(MAX_UNFINISHED, 2 * self.max_body):
+            self.refuse(503, b"too many large requests are being received; try again later")
+
+    def _drop_body(self) -> None:
+        Connection.unfinished -= len(self._body)
+        self._body = b""
 
     def on_message_complete(self) -> None:
         self._midway = self._trailing = False
         self._in_head = True
         self._head_size = 0
+        body = bytes(self._body)
+        self._drop_body()
         if self.transport.is_closing() or self._refusal is not None:
             return
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
-        head = Head(self._scope(), dict(self.headers), keep_alive, self._size)
+        head = Head(self._scope(), dict(self.headers), keep_alive, len(body))
         self._remember(head)
-        parts, self._parts, self.headers = self._parts, [], []  # an idle connection keeps nothing of its last request
-        self._take(head, b"".join(parts) if len(parts) != 1 else parts[0])
+        self.headers = []  # an idle connection keeps nothing of its last request
+        self._take(head, body)
 
     def _remember(self, head: Head) -> None:
         """Clients repeat themselves: on one connection a known head need not be parsed again."""
@@ -225,10 +260,16 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             return
         self._starting = True
         try:
-            while self._cycles and not self._running() and not self.transport.is_closing():
+            while not self._running() and not self.transport.is_closing() and (self._cycles or self._read_on()):
                 self._start(self._cycles.popleft())
         finally:
             self._starting = False
+
+    def _read_on(self) -> bool:
+        """Parse more of what was held back; whether there is another request."""
+        rest, self._rest = self._rest, b""
+        self._feed(rest)
+        return bool(self._cycles)
 
     def _start(self, cycle: Cycle) -> None:
         self.cycle = cycle
@@ -245,11 +286,12 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self.server_state.total_requests += 1
         self.since = self.loop.time()
         self.cycle = None
-        if self._cycles:
-            if self._refusal is None:
-                self.flow.resume_reading()
-            self._run_next()
-        elif self._refusal is not None:
+        self._run_next()
+        if self._cycles or self._rest:
+            return
+        if self._refusal is None:
+            self.flow.resume_reading()
+        elif not self._running():
             self.hang_up(*self._refusal)
 
     def refuse(self, status: int, text: bytes) -> None:
@@ -258,7 +300,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             self.hang_up(status, text)
         elif self._refusal is None:
             self._refusal = status, text
-            self._parts = []
+            self._drop_body()
             self.flow.pause_reading()
 
     def hang_up(self, status: int, text: bytes) -> None:
@@ -307,6 +349,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         if self.cycle is not None:
             self.cycle.lose()
         self._cycles.clear()
+        self._rest = b""
+        self._drop_body()
         self.flow.resume_writing()
         self.parser = None
 
