@@ -271,6 +271,24 @@ def test_a_wrong_option_is_refused_where_it_is_given(kind: str, options: Bad, wo
     assert text.startswith(f"{__file__}:"), text  # the line of whoever gave it
 
 
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: redstart.Image(path="a.png"), "Image: it has no field 'path'; its fields: data, mime_type"),  # type: ignore[call-arg]
+        (lambda: redstart.Audio(b"", mimetype="a/b"), "Audio: it has no field 'mimetype'"),  # type: ignore[call-arg]
+        (lambda: redstart.Cache(tll=5), "Cache: it has no field 'tll'; its fields: ttl, scope"),  # type: ignore[call-arg]
+        (lambda: redstart.Parameter("a", typ=int), "Parameter: it has no field 'typ'"),  # type: ignore[call-arg]
+        (lambda: redstart.ResourceLink("a:b", "c", mimeType="x"), "its fields: uri, name, title"),  # type: ignore[call-arg]
+        (lambda: redstart.Icon(), "Icon: Missing required argument 'src'; its fields: src"),  # type: ignore[call-arg]
+        (lambda: redstart.Cache(1, "private", 3), "Cache: Extra positional arguments provided"),  # type: ignore[call-arg]
+    ],
+)
+def test_a_class_says_which_fields_it_has(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        make()
+    assert words in str(caught.value)
+
+
 # ---------------------------------------------------------------- what is fine
 
 

@@ -25,13 +25,14 @@ from redstart.features.tools import Invoke
 from redstart.protocol.call import Call
 from redstart.schema.signature import Field
 from redstart.wire import types as t
+from redstart.wire.explained import Explained
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
 
 LIMIT: Final = 100
 """How many values a result may have at most, by the spec."""
 
 
-class Complete(Struct, frozen=True, eq=False):
+class Complete(Struct, frozen=True, eq=False, metaclass=Explained):
     """Says, in an annotation, where the values of an argument come from.
 
     >>> from typing import Annotated

@@ -13,13 +13,14 @@ from redstart.features.options import FLAG, NAME, REQUIRED_TEXT
 from redstart.schema.problems import ShapeError
 from redstart.schema.signature import EMPTY, Signature
 from redstart.schema.validator import Validator, compile_schema
+from redstart.wire.explained import Explained
 from redstart.wire.jsonrpc import decode
 
 Read = Callable[[bytes | Raw | None], dict[str, Any]]
 Injected = Callable[[Any, Any], bool]
 
 
-class Parameter(Struct):
+class Parameter(Struct, metaclass=Explained):
     """One argument of an explicit Tool.
 
     >>> Parameter("expression", "string", "Math expression to evaluate", required=True).required

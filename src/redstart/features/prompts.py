@@ -25,13 +25,14 @@ from redstart.protocol.call import Call
 from redstart.schema.problems import ShapeError
 from redstart.schema.signature import Signature, compile_signature
 from redstart.wire import types as t
+from redstart.wire.explained import Explained
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, encode
 
 ROLES: Final = ("user", "assistant")
 Argument = t.PromptArgument | tuple[Any, ...]
 
 
-class PromptResult(Struct):
+class PromptResult(Struct, metaclass=Explained):
     """The messages of a prompt, with a description of this very result.
 
     >>> PromptResult("A debate about tea", [("user", "Tea is best."), ("assistant", "Coffee is.")]).description

@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, Struct
 from redstart.features.errors import RegistrationError
 from redstart.features.options import Rule, age, one_of
 from redstart.protocol.call import Call
+from redstart.wire.explained import Explained
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
 from redstart.wire.types import ListResult
 
@@ -47,7 +48,7 @@ class Listed(Protocol):
 T = TypeVar("T", bound=Listed)
 
 
-class Cache(Struct, frozen=True):
+class Cache(Struct, frozen=True, metaclass=Explained):
     """How long, and for whom, a modern client may keep a result.
 
     >>> Cache(ttl=60, scope="private").ttl

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from redstart.wire.explained import Explained
 from redstart.wire.limits import Cursor, Name, Token, Uri
 from redstart.wire.meta import Implementation, RequestMeta
 
@@ -29,7 +30,7 @@ class Shape(Struct, rename="camel", omit_defaults=True):
 # ---------------------------------------------------------------- content
 
 
-class Annotations(Shape):
+class Annotations(Shape, metaclass=Explained):
     """Hints about who content is for and how important it is."""
 
     audience: list[Role] | None = None
@@ -37,7 +38,7 @@ class Annotations(Shape):
     last_modified: str | None = None
 
 
-class Icon(Shape):
+class Icon(Shape, metaclass=Explained):
     """A picture for a server, tool, prompt or resource: an https or data URI."""
 
     src: str
@@ -62,7 +63,7 @@ class Text(Content, tag="text"):
     meta: Meta = field(name="_meta", default=None)
 
 
-class Image(Content, tag="image"):
+class Image(Content, tag="image", metaclass=Explained):
     """An image: raw bytes, base64 on the wire.
 
     >>> Image(b"\\x89PNG", "image/png").mime_type
@@ -75,7 +76,7 @@ class Image(Content, tag="image"):
     meta: Meta = field(name="_meta", default=None)
 
 
-class Audio(Content, tag="audio"):
+class Audio(Content, tag="audio", metaclass=Explained):
     """Sound: raw bytes, base64 on the wire.
 
     >>> Audio(b"RIFF", "audio/wav").mime_type
@@ -88,7 +89,7 @@ class Audio(Content, tag="audio"):
     meta: Meta = field(name="_meta", default=None)
 
 
-class ResourceContents(Shape):
+class ResourceContents(Shape, metaclass=Explained):
     """What a resource holds: `text` or `blob` (raw bytes, base64 on the wire)."""
 
     uri: str
@@ -98,7 +99,7 @@ class ResourceContents(Shape):
     meta: Meta = field(name="_meta", default=None)
 
 
-class EmbeddedResource(Content, tag="resource"):
+class EmbeddedResource(Content, tag="resource", metaclass=Explained):
     """A resource's contents inside a result.
 
     >>> EmbeddedResource(ResourceContents("notes://a", text="hi")).resource.uri
@@ -110,7 +111,7 @@ class EmbeddedResource(Content, tag="resource"):
     meta: Meta = field(name="_meta", default=None)
 
 
-class ResourceLink(Content, tag="resource_link"):
+class ResourceLink(Content, tag="resource_link", metaclass=Explained):
     """A pointer to a resource that the client may read; nothing is embedded.
 
     >>> ResourceLink("file:///results/overlay.png", "overlay.png", mime_type="image/png").name
@@ -154,7 +155,7 @@ class ListedTool(Shape):
     meta: Meta = field(name="_meta", default=None)
 
 
-class PromptArgument(Shape):
+class PromptArgument(Shape, metaclass=Explained):
     """One argument of a prompt, as a client sees it.
 
     >>> PromptArgument("language", description="of the code", required=True).name
