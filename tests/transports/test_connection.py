@@ -231,6 +231,20 @@ def test_what_is_sent_ahead_is_read_only_as_it_is_answered() -> None:
         assert resident(child) - before < 6 * MIB
 
 
+# ---------------------------------------------------------------- old clients
+
+
+def test_a_stream_to_an_old_client_ends_with_the_connection_and_has_no_chunks() -> None:
+    with serving() as (_, host, port), Socket(host, port) as client:
+        body, headers = call(1, "chatter", words=2)
+        request = [b"POST /mcp HTTP/1.0", *HEAD.rstrip().split(b"\r\n"), *map(str.encode, headers)]
+        client.socket.sendall(b"\r\n".join([*request, b"Content-Length: %d" % len(body), b"", body]))
+        head, _, events = client.file.read().partition(b"\r\n\r\n")
+        assert b"transfer-encoding" not in head.lower()
+        assert events.startswith(b"event: message\n")
+        assert b'"said"' in events.splitlines()[-2]
+
+
 # ---------------------------------------------------------------- large requests
 
 

@@ -97,6 +97,12 @@ def test_many_names_are_decided_alike_though_few_are_remembered() -> None:
         assert guard.accepts({b"accept": b"application/json;v=%d" % number}).json
 
 
+def test_of_a_long_accept_only_the_beginning_is_read() -> None:
+    padding = b"image/png," * 6000  # 60 kB that would be read for a tenth of a second, while nobody else is served
+    assert not PLAIN.accepts({b"accept": padding + b"application/json"}).json
+    assert PLAIN.accepts({b"accept": b"application/json," + padding}).json
+
+
 @pytest.mark.parametrize("url", ["mcp.example.com", "ftp://mcp.example.com", "https://", "/mcp"])
 def test_a_public_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="public_url must be like"):

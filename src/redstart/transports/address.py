@@ -14,6 +14,8 @@ from typing import Any, Final
 _FORWARDED: Final = b"x-forwarded-for"
 _SITE: Final = 64
 """The leading bits of an IPv6 address that count: one customer usually has all that follow them."""
+_HOPS: Final = 32
+"""How many proxies may stand in a row."""
 Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
@@ -32,11 +34,19 @@ def client_address(scope: Mapping[str, Any], headers: Mapping[bytes, bytes], pro
     forwarded = headers.get(_FORWARDED) if proxies else None
     if forwarded is None or not _is_trusted(address, proxies):
         return _site(address[:64])
-    for hop in reversed(forwarded.decode("latin-1").split(",")):  # each proxy adds the one that it was called by
-        address = hop.strip()
+    hops = forwarded.decode("latin-1").rsplit(",", _HOPS)[-_HOPS:]
+    for hop in reversed(hops):  # each proxy adds the one that it was called by
+        address = _without_port(hop.strip())
         if not _is_trusted(address, proxies):
             break
     return _site(address[:64])
+
+
+def _without_port(hop: str) -> str:
+    """Some proxies add the port, which is another one for each connection."""
+    if hop.startswith("["):
+        return hop[1:].partition("]")[0]
+    return hop.partition(":")[0] if hop.count(":") == 1 else hop
 
 
 def _is_trusted(address: str, proxies: Networks) -> bool:

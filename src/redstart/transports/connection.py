@@ -431,20 +431,29 @@ class Cycle:
             return
         if message["type"] == "http.response.start":
             head = self._head(message["status"], message["headers"])
-            wire.transport.write(head + b"transfer-encoding: chunked\r\n\r\n")
+            wire.transport.write(head + (b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n"))
             return
         body = message["body"]
         if body:
-            wire.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+            self._write_part(body)
         if not message["more_body"]:
-            wire.transport.write(_LAST_CHUNK)
+            if self._chunked:
+                wire.transport.write(_LAST_CHUNK)
             self._end()
+
+    @property
+    def _chunked(self) -> bool:
+        """HTTP/1.0 has no chunks: there a stream ends with its connection."""
+        return bool(self._scope["http_version"] != "1.0")
+
+    def _write_part(self, body: bytes) -> None:
+        self._wire.transport.write(b"%x\r\n%b\r\n" % (len(body), body) if self._chunked else body)
 
     def write(self, body: bytes) -> bool:
         """A part of a stream that has begun, at once; False where the client is behind."""
         if self._wire.flow.write_paused or self.disconnected:
             return False
-        self._wire.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+        self._write_part(body)
         return True
 
     def watch(self, watcher: Watcher, patience: float) -> None:

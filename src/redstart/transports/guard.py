@@ -17,6 +17,8 @@ from redstart.transports.options import MAX_BODY
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _CACHE: Final = 512
 """How many header values are remembered; an attacker must not be able to fill the memory with them."""
+_READ: Final = 2048
+"""The bytes of a header value that are read item by item, and of one that is remembered."""
 
 
 class Rejection(Struct, frozen=True):
@@ -91,7 +93,7 @@ class Guard:
 
     def accepts(self, headers: Mapping[bytes, bytes]) -> Accepts:
         """What the client takes, by its Accept header."""
-        value = headers.get(b"accept", b"*/*")
+        value = headers.get(b"accept", b"*/*")[:_READ]
         found = self._accepts.get(value)
         if found is None:
             text = value.decode("latin-1")
@@ -102,7 +104,7 @@ class Guard:
 
 
 def _remember(known: set[bytes], value: bytes) -> None:
-    if len(known) < _CACHE:
+    if len(known) < _CACHE and len(value) <= _READ:
         known.add(value)
 
 
