@@ -313,9 +313,9 @@ def forked(tree: Path, tests: list[str], plugin: Any, timeout: float, after: Cal
         try:
             os.setsid()
             os.chdir(tree)
-            nothing = os.open(os.devnull, os.O_RDWR)
+            said = os.open(tree / "said.txt", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             for number in range(3):
-                os.dup2(nothing, number)
+                os.dup2(said, number)
             os.environ["PYTHONPATH"] = str(tree / "src")
             sys.path.insert(0, str(tree / "src"))
             arguments = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-o", "timeout=20", *_QUIET, *tests]
@@ -349,7 +349,7 @@ def trace(tree: Path, module: str) -> dict[str, tuple[list[int], float]]:
 
     sys.dont_write_bytecode = False
     if forked(tree, list(tests_of(module)), tracer, 900, save) != 0:
-        raise SystemExit(f"{module}: its tests fail without any change: {' '.join(tests_of(module))}")
+        raise SystemExit(f"{module}: its tests fail without any change:\n{(tree / 'said.txt').read_text()[-2000:]}")
     found, libraries = json.loads(report.read_text())
     for name in libraries:
         with contextlib.suppress(Exception):
@@ -381,7 +381,7 @@ def survivors(tree: Path, module: str, limit: int, seed: int, lines: range, seco
     try:
         path.write_text(ast.unparse(ast.parse(original)))
         if forked(tree, list(tests_of(module)), Chosen(at_import), 900, lambda: None) != 0:
-            raise SystemExit(f"{module}: its tests fail in a fork, or in another order")
+            raise SystemExit(f"{module}: its tests fail in another order:\n{(tree / 'said.txt').read_text()[-2000:]}")
         for number in chosen:
             mutant = found[number]
             near = [name for name in at_import if not mutant.lines.isdisjoint(traced[name][0])]

@@ -85,6 +85,7 @@ def test_only_a_principal_is_let_in(returned: Any, asynchronous: bool, caplog: p
             await response.done()
             assert response.status == 401, response.body
             assert response.headers["www-authenticate"] == "Bearer"
+            assert response.json()["error"]["message"] == "A valid bearer token is needed"
 
     run(test())
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
@@ -113,6 +114,24 @@ def test_what_users_cannot_be_is_said_once_for_each_type(caplog: pytest.LogCaptu
 
     run(test())
     assert [record.getMessage().count("no row for one") for record in caplog.records] == [1]
+
+
+@pytest.mark.parametrize("sent", [None, "", "Bearer", "Bearer ", "Basic eDp5", "bear x", "x"])
+def test_without_a_token_nobody_is_asked(sent: str | None) -> None:
+    asked = []
+
+    def anybody(token: str) -> str:
+        asked.append(token)
+        return "anybody"
+
+    async def test() -> None:
+        http = serving(anybody, legacy_sse=True)
+        for response in every_way(http, {} if sent is None else {"authorization": sent}):
+            await response.done()
+            assert response.status == 401, response.body
+
+    run(test())
+    assert asked == []
 
 
 @pytest.mark.parametrize("returned", PEOPLE, ids=repr)

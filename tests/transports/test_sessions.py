@@ -246,6 +246,9 @@ def test_a_session_that_is_used_now_and_then_is_not_idle() -> None:
             assert await status(http, used) == 200
             await asyncio.sleep(0.01)
         assert await status(http, used) == 200
+        while stage.server.host.hub.peers:  # and then it is
+            await asyncio.sleep(0.01)
+        assert await status(http, used) == 404
 
     run(test())
 
