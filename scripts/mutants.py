@@ -38,8 +38,13 @@ COPIED = ("src", "tests", "examples", "docs", "bench", "scripts", "pyproject.tom
 
 TESTS: dict[str, tuple[str, ...]] = {
     "protocol": (
-        "tests/protocol",
+        "tests/protocol/test_gating.py",
+        "tests/protocol/test_handshake.py",
+        "tests/protocol/test_limits.py",
+        "tests/protocol/test_modern.py",
+        "tests/protocol/test_strict.py",
         "tests/wire",
+        "tests/transports/test_http.py",
         "tests/server/test_conversation.py",
         "tests/server/test_context.py",
         "tests/features/test_results.py",
@@ -318,7 +323,17 @@ def forked(tree: Path, tests: list[str], plugin: Any, timeout: float, after: Cal
                 os.dup2(said, number)
             os.environ["PYTHONPATH"] = str(tree / "src")
             sys.path.insert(0, str(tree / "src"))
-            arguments = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-o", "timeout=20", *_QUIET, *tests]
+            arguments = [
+                "-x",
+                "-q",
+                "--no-header",
+                "-p",
+                "no:cacheprovider",
+                "-o",
+                f"timeout={min(timeout, 60):.0f}",
+                *_QUIET,
+                *tests,
+            ]
             code = int(pytest.main(arguments, [plugin]))
             after()
         finally:
@@ -387,7 +402,7 @@ def survivors(tree: Path, module: str, limit: int, seed: int, lines: range, seco
             near = [name for name in at_import if not mutant.lines.isdisjoint(traced[name][0])]
             path.write_text(ast.unparse(mutant.tree))
             tests = quick(near or at_import, traced, seconds)
-            timeout = 30 + 4 * sum(traced[name][1] for name in tests)
+            timeout = 20 + 4 * sum(traced[name][1] for name in tests)
             files = sorted({name.partition("::")[0] for name in tests})
             if forked(tree, files, Chosen(tests), timeout, lambda: None) == 0:
                 alive.append(f"{SOURCE / module}:{mutant.line}: {mutant.what}")

@@ -126,8 +126,6 @@ def result(kind: str, dialect: Any) -> Any:
                 {"taskSupport": "optional"},
                 META,
             )
-            if dialect.modern:
-                tool.execution = msgspec.UNSET
             return t.ListResult(tools=[entry(tool)], next_cursor="x", **cached)
         case "ListPromptsResult":
             prompt = t.ListedPrompt("a", "A", "d", [t.PromptArgument("x", "X", "d", True)], ICONS, META)

@@ -103,6 +103,30 @@ def test_who_asks_and_which_request_it_is() -> None:
     assert text(ask(server, MODERN, "tools/call", name="who")) == "[1,null,null,false]"
 
 
+def test_what_a_client_says_it_is() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        return f"{ctx.client and ctx.client.name} {ctx.client and ctx.client.version} {ctx.protocol_version}"
+
+    async def over_http() -> None:
+        http, params = Http(server.asgi()), {"name": "who", "arguments": {}}
+        answers = []
+        for info in ({"name": "m", "version": "2"}, None):
+            meta = {} if info is None else {"io.modelcontextprotocol/clientInfo": info}
+            answers.append(await http.modern(1, "tools/call", params, meta=meta))
+        for revision in REVISIONS[:-1]:
+            session = await http.open(revision)
+            answers.append(await http.send(line("tools/call", params, 1), headers=session))
+        said = [answer.messages()[-1]["result"]["content"][0]["text"] for answer in answers]
+        known = [f"test 1 {revision}" for revision in REVISIONS[:-1]]
+        assert said == [f"m 2 {MODERN}", f"None None {MODERN}", *known]
+        await server.host.stop()
+
+    run(over_http())
+
+
 @pytest.mark.requirement("117", "118", "T62", "T63")
 @pytest.mark.parametrize("era", REVISIONS)
 @pytest.mark.parametrize("tool", ["steps", "steps_in_thread"])

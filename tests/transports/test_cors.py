@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -136,6 +137,28 @@ def test_nothing_is_said_to_pages_of_other_sites(origin: str, status: int) -> No
         plain = {"origin": origin, "authorization": "Bearer good"}
         assert not may_read(await http.send(initialize(), headers=plain))
         assert not may_read(await http.send(method="PUT", path="/hook", headers=plain))
+
+    run(test())
+
+
+def test_the_call_of_a_page_that_has_gone_is_cancelled() -> None:
+    async def test() -> None:
+        server, began, ended = Server("pages"), asyncio.Event(), asyncio.Event()
+
+        @server.tool
+        async def wait() -> str:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+            return ""
+
+        http = Http(server.asgi(allowed_origins=[SITE]))
+        response = http.start_modern(1, "tools/call", {"name": "wait", "arguments": {}}, headers={"origin": SITE})
+        await began.wait()
+        response.disconnect()
+        await ended.wait()
 
     run(test())
 
