@@ -502,7 +502,7 @@ def test_a_large_blob_survives(era: str) -> None:
         (lambda: Resource("t://x", handler=lambda a: a), "no variable for the parameter a"),
         (lambda: Resource("t://{a", handler=lambda a: a), "not closed"),
         (lambda: Resource("t://{a}{b}", handler=lambda a, b: a), "literal between"),
-        (lambda: Resource("no uri", handler=lambda: ""), "is no URI"),
+        (lambda: Resource("no uri", handler=lambda: ""), "is not a URI"),
         (lambda: Resource("a://b", handler=lambda: "", annotations={"priority": 2}), "priority"),
         (lambda: Resource("a://b", handler=lambda: "", annotations={"audience": ["me"]}), "audience"),
         (lambda: Resource("a://b", handler=lambda: "", annotations={"audiense": []}), "audiense"),

@@ -309,8 +309,8 @@ def test_a_mode_types_the_outputs_of_a_function_that_does_not() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"mode": "fact(integer)"}, "is no argument"),
-        ({"mode": "Fact(+integer"}, "is no mode"),
+        ({"mode": "fact(integer)"}, "is not an argument"),
+        ({"mode": "Fact(+integer"}, "is not a mode"),
         ({"mode": "fact(+integer, +integer)"}, "2 inputs, the function takes"),
         ({"mode": "fact(+integer, -integer)", "outputs": ["A", "B"]}, "1 outputs, outputs= names 2"),
         ({"proofs": "some"}, "proofs must be one of"),

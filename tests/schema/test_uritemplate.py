@@ -166,8 +166,8 @@ REFUSED = [
     ("{?a}{+b}", "needs a literal"),
     ("{a", "not closed"),
     ("a}", "without an opening"),
-    ("{}", "no variable"),
-    ("{a b}", "no variable"),
+    ("{}", "is not a variable"),
+    ("{a b}", "is not a variable"),
     ("{a:3}", "length prefix"),
     ("{a*}", "write {+a}"),
 ]

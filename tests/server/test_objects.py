@@ -315,7 +315,7 @@ def test_decorators_mark_and_leave_alone() -> None:
         (lambda: tool(7), "expected a function, got 7"),  # type: ignore[call-overload]
         (lambda: prompt(Server), "expected a function"),
         (lambda: resource(lambda: 1), "a resource has a URI"),  # type: ignore[arg-type]
-        (lambda: resource("no uri")(lambda: 1), "is no URI"),
+        (lambda: resource("no uri")(lambda: 1), "is not a URI"),
         (lambda: tool(Account().deposit), "put the decorator on its function"),
     ],
 )

@@ -178,5 +178,5 @@ def as_dict(method: str, raw: Raw) -> dict[str, Any]:
     """Any result as it came."""
     found = decoded(method, _any, raw)
     if not isinstance(found, dict):
-        raise InvalidReply(f"{method}: the result is no object")
+        raise InvalidReply(f"{method}: the result is not an object")
     return found

@@ -121,7 +121,7 @@ def options_of(name: str, schema: dict[str, Any], *, as_text: bool) -> tuple[Opt
         raise FormError(f'the field "{name}" has nothing to choose from: {way} is empty')
     if way in ("oneOf", "anyOf"):
         if not all(isinstance(one, dict) and "const" in one for one in listed):
-            raise FormError(f'the field "{name}" has alternatives in {way} that are no choices: each needs a "const"')
+            raise FormError(f'the field "{name}" has alternatives in {way} that are not choices: each needs a "const"')
         values, titles = [one["const"] for one in listed], [one.get("title", "") for one in listed]
     else:
         values, titles = listed, schema.get("enumNames", [""] * len(listed))
@@ -134,7 +134,7 @@ def options_of(name: str, schema: dict[str, Any], *, as_text: bool) -> tuple[Opt
             )
         if not isinstance(title, str):
             word = "enumNames" if way == "enum" else f"a title in {way}"
-            raise FormError(f'the field "{name}" has {show(title)} in {word}, which is no text')
+            raise FormError(f'the field "{name}" has {show(title)} in {word}, which is not a text')
     return tuple(Option(wire_text(v) if as_text else v, title, v) for v, title in zip(values, titles, strict=True))
 
 

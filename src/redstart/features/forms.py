@@ -48,7 +48,7 @@ class Format(SchemaMarker):
 
     def __init__(self, name: str) -> None:
         if name not in FORMATS:
-            raise FormError(f"{name!r} is no format of a form; these are: {', '.join(FORMATS)}")
+            raise FormError(f"{name!r} is not a format of a form; these are: {', '.join(FORMATS)}")
         self.json_schema_extra = {"format": name}
 
 

@@ -114,7 +114,7 @@ class Prompt:
     def compile(self, injected: Injected) -> None:
         """Decide everything that can be decided now; what cannot be served fails here, with file and line."""
         if not self.name or self.name == "<lambda>" or not self.name.isprintable():
-            raise RegistrationError(f"{self.place}: {self.name!r} is no name for a prompt; give it one with name=")
+            raise RegistrationError(f"{self.place}: {self.name!r} is not a valid prompt name; give it one with name=")
         if (self.handler is None) == (self.messages is None):
             raise RegistrationError(f"{self.place}: a prompt has a handler= or messages=, one of the two")
         if self.messages is not None:

@@ -286,7 +286,7 @@ class Resources:
 def _template(uri: Any, unsafe: Iterable[str], where: str) -> Template | None:
     """The compiled template of a URI with variables, None for one without."""
     if not isinstance(uri, str) or not _URI.fullmatch(uri):
-        raise RegistrationError(f'{where}: {uri!r} is no URI; it begins with a scheme, such as "notes://"')
+        raise RegistrationError(f'{where}: {uri!r} is not a URI; it begins with a scheme, such as "notes://"')
     if "{" not in uri and "}" not in uri:
         return None
     try:

@@ -163,13 +163,13 @@ def read_mode(text: str, where: str) -> Mode:
     """`fact(+integer, -integer)` in parts."""
     found = _MODE.fullmatch(text)
     if found is None:
-        raise RegistrationError(f"{where}: {text!r} is no mode; write it as fact(+integer, -integer)")
+        raise RegistrationError(f"{where}: {text!r} is not a mode; write it as fact(+integer, -integer)")
     arguments = []
     for part in _split(found[2] or ""):
         argument = _ARGUMENT.fullmatch(part.strip())
         if argument is None:
             raise RegistrationError(
-                f"{where}: {part.strip()!r} in the mode is no argument; write +type, -type or ?type"
+                f"{where}: {part.strip()!r} in the mode is not an argument; write +type, -type or ?type"
             )
         arguments.append((argument[1], argument[2] or "term"))
     return Mode(found[1], tuple(arguments))

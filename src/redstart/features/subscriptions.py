@@ -104,8 +104,6 @@ class Hub:
 
     def changed(self, kind: str) -> None:
         """The list of tools, prompts or resources is another one now."""
-        if kind not in KINDS:
-            raise ValueError(f"{kind!r} is no list; expected one of {', '.join(KINDS)}")
         self._soon(lambda key: self._waiting.add(key), kind)  # the set of that moment, not of this one
 
     def updated(self, uri: str) -> None:

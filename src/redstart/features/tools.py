@@ -121,7 +121,7 @@ class Tool:
         """Decide everything that can be decided now; what cannot be served fails here, with file and line."""
         if not _NAME.fullmatch(self.name):
             hint = "give it one with name=" if self.name in ("", "<lambda>") else "use letters, digits, _ . -"
-            raise RegistrationError(f"{self.place}: {self.name!r} is no name for a tool; {hint}")
+            raise RegistrationError(f"{self.place}: {self.name!r} is not a valid tool name; {hint}")
         self._warn_of_annotations()
         if self.typed:
             signature = with_local_names(

@@ -205,8 +205,8 @@ class Link:
         return [Answer(pending, _outcome(envelope))]
 
     def _receive_stray(self, id: Any, headers: Headers | None) -> list[Event]:
-        """An answer that nobody waits for. One that comes too late is nobody's fault; an answer to what was never
-        asked is refused where that can be said: over HTTP, because a response has no response."""
+        """An answer that nobody waits for. One that comes too late is ignored. An answer to a question that was
+        never asked is refused, but only over HTTP: on a pipe a response cannot be answered."""
         number = id.removeprefix("ask-") if isinstance(id, str) else ""
         late = number.isdecimal() and len(number) < 12 and 0 < int(number) <= self._asked
         if late or headers is None:

@@ -74,7 +74,7 @@ def open_batch(data: bytes) -> list[bytes]:
     if not parts:
         raise ProtocolError(INVALID_REQUEST, "A batch has at least one message")
     if any(word in data for word in _ALONE) and any(_stands_alone(part) for part in parts):
-        raise ProtocolError(INVALID_REQUEST, "initialize and requests with their own version are no part of a batch")
+        raise ProtocolError(INVALID_REQUEST, "initialize and requests with their own version cannot be part of a batch")
     return parts
 
 

@@ -245,7 +245,9 @@ def _expression(body: str, text: str, before: list[str | Expression]) -> Express
     names = tuple(spec.removesuffix("*") for spec in specs)
     for name in names:
         if not NAME.match(name):
-            raise ValueError(f"URI template {text!r}: {{{body}}} is no variable" + (PREFIX_HINT if ":" in name else ""))
+            raise ValueError(
+                f"URI template {text!r}: {{{body}}} is not a variable" + (PREFIX_HINT if ":" in name else "")
+            )
     if exploded and (sign not in EXPLODED or (sign == "/" and len(names) > 1)):
         raise ValueError(f"URI template {text!r}: {{{body}}} is not supported; write {{+{names[0]}}} for any path")
     if before and isinstance(before[-1], Expression):

@@ -77,7 +77,7 @@ class Dialogue(Struct, eq=False):
     once: str = ""
     """The name of the state that this round has brought, if that is for one use and not used yet."""
     visit: Answered | None = None
-    """What the user did about a page that must be visited: no handler asks for that, so it is no answer to any."""
+    """The answer to a URL elicitation error: what the user did about a page. `ctx.elicit` never returns it."""
     loose: Mapping[str, Any] = NOTHING
     """Answers that came without a state: they count for questions with a `key=` only."""
     steps: Steps | None = None
@@ -310,7 +310,7 @@ class Dialogue(Struct, eq=False):
     def _withdraw(self, pending: Pending) -> None:
         """The form on the user's screen may close, also where the client has given up the whole call."""
         data = self.call.link.withdraw(pending)
-        if self.call.session is self.call.link.session:  # who has begun another session knows nothing of it
+        if self.call.session is self.call.link.session:  # a new session of the same client does not know the question
             self.call.channel.send(data)
 
     # ------------------------------------------------------------ modern era

@@ -1,4 +1,4 @@
-"""`auth=`: from a bearer token to the user whose it is, in bounded time, whatever the application's function does."""
+"""`auth=`: finds the user of a bearer token, within a time limit, whatever the function of the application does."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class SettingsError(ValueError):
 
 
 def checked_keys(label: str, keys: Any) -> list[str | bytes]:
-    """The keys as a list. No text says what a key is."""
+    """The keys as a list; an error never shows a key."""
     if isinstance(keys, str | bytes | bytearray | memoryview) or not hasattr(keys, "__iter__"):
         # Taken as a list, a text would be many keys of one character each.
         raise TypeError(f"keys= is a list of keys, newest first, not one {type(keys).__name__}: write keys=[…]")

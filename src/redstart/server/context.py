@@ -57,7 +57,7 @@ class Confirmation(Coroutine[Any, Any, bool]):
 
     def __bool__(self) -> bool:
         self.close()
-        raise TypeError('ctx.confirm(…) is no answer before it is awaited: write `if await ctx.confirm("Delete?"):`')
+        raise TypeError('ctx.confirm(…) has no answer before it is awaited: write `if await ctx.confirm("Delete?"):`')
 
 
 current_call: contextvars.ContextVar[Call] = contextvars.ContextVar("redstart.call")

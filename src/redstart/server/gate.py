@@ -46,7 +46,7 @@ class Gate:
         return len(self._waiting)
 
     async def enter(self, *, back: bool = False) -> None:
-        """Wait for room; who comes back after a question is never turned away, and is the next."""
+        """Wait for room. A call that resumes after a question skips the queue limit and goes first."""
         if self.active < self.limit:
             self.active += 1
             return

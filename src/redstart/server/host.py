@@ -148,7 +148,7 @@ class Host:
             await stack.aclose()
 
     async def _finish_steps(self) -> None:
-        """Let what has begun come to its end, within reason: half an effect is nobody's wish."""
+        """Wait, for a limited time, for steps that have begun, so that their effects are complete."""
         await asyncio.wait(self.performing, timeout=STEP_GRACE)
         for claim, key in self.performing.items():
             log.error("the server stops, and the step %r is not done", key)

@@ -46,7 +46,7 @@ async def _of(client: Client) -> AsyncIterator[str]:
                 yield f"{name} is listed {count} times among the {kind}"
         for entry in first if kind == "tools" else ():
             if not isinstance(entry.input_schema, dict) or entry.input_schema.get("type") != "object":
-                yield f"the input schema of {entry.name} is no object"
+                yield f"the input schema of {entry.name} is not an object"
     for method, params in _refusals(offered):
         try:
             await client.request(method, params)

@@ -110,7 +110,7 @@ class Runner(uvicorn.Server):  # type: ignore[misc, unused-ignore]
             if loop.time() >= deadline:
                 return False
             await asyncio.sleep(TICK)
-            if loop.time() - swept > PATIENCE:  # who does not read holds up nobody
+            if loop.time() - swept > PATIENCE:  # a client that does not read must not delay the end
                 swept = loop.time()
                 self._sweep()
         return True

@@ -46,12 +46,13 @@ class _Ticket(msgspec.Struct, array_like=True):
 class HttpSession:
     """A session that is in use: its link, its streams, and the channel for what belongs to no request."""
 
-    def __init__(self, id: str, link: Link, log: EventLog, owner: str) -> None:
+    def __init__(self, id: str, ticket: _Ticket, link: Link, log: EventLog, owner: str) -> None:
         self.id = id
+        self.ticket = ticket
         self.link = link
         self.owner = owner
         """Whose share of the sessions it is part of."""
-        self.used = 0.0
+        self.used = time.monotonic()
         self.log = log
         # A name that no other process and no earlier session had: an old Last-Event-ID must not name a new stream.
         self._tag = secrets.token_hex(6)
@@ -129,7 +130,6 @@ class Sessions:
         self._kept = Kept(kept_bytes)
         self._live: OrderedDict[str, HttpSession] = OrderedDict()  # the least recently used first, also of each owner
         self._owned: dict[str, OrderedDict[str, HttpSession]] = {}
-        self._principals: dict[str, str] = {}
         self._ended: OrderedDict[str, int] = OrderedDict()
         self._since = time.time_ns()
         self._timer: asyncio.TimerHandle | None = None
@@ -145,11 +145,10 @@ class Sessions:
         return urlsafe_b64encode(self._sign(self._keys[0], body) + body).decode().rstrip("=")
 
     def find(self, id: str, principal: str, owner: Callable[[], str]) -> HttpSession | None:
-        """The session of this id and principal; anybody else's is as unknown as none. `owner` says whose share it
-        is part of."""
+        """The session of this id, if it belongs to this principal. `owner` says whose share it is part of."""
         live = self._live.get(id)
         if live is not None:
-            if self._principals[id] != principal:
+            if live.ticket.principal != principal:
                 return None
             self._live.move_to_end(id)
             self._owned[live.owner].move_to_end(id)
@@ -166,25 +165,23 @@ class Sessions:
             subscriptions=set(),
             key=id,
         )
-        return self._open(id, session, principal, owner())
+        return self._open(id, ticket, session, owner())
 
     def _valid(self, id: str, principal: str) -> _Ticket | None:
-        """The ticket of a session that is not in use here, if it may be."""
+        """The ticket of a session that is not in use here, if it may be used."""
         ticket = self._read(id)
         if ticket is None or ticket.principal != principal or ticket.opened <= self._since or id in self._ended:
             return None
         return ticket
 
-    def _open(self, id: str, session: Session, principal: str, owner: str) -> HttpSession:
+    def _open(self, id: str, ticket: _Ticket, session: Session, owner: str) -> HttpSession:
         owned = self._owned.get(owner)
         if owned is not None and len(owned) >= self._share:
             self._make_room(owned)
         if len(self._live) >= self._limit:
             self._make_room(self._live)
-        live = HttpSession(id, self._new_link(session), EventLog(self._kept), owner)
-        live.used = time.monotonic()
+        live = HttpSession(id, ticket, self._new_link(session), EventLog(self._kept), owner)
         self._live[id] = self._owned.setdefault(owner, OrderedDict())[id] = live
-        self._principals[id] = principal
         self._on_open(live)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._idle, self._sweep)
@@ -214,12 +211,11 @@ class Sessions:
 
     def _let_go(self, live: HttpSession) -> None:
         if live.has_state:  # without it the session would go on, but in another way than its client believes
-            ticket = self._read(live.id)
-            self._bury(live.id, ticket.opened if ticket is not None else self._since)
+            self._bury(live.id, live.ticket.opened)
         self._remove(live)
 
     def _remove(self, live: HttpSession) -> None:
-        del self._live[live.id], self._principals[live.id]
+        del self._live[live.id]
         owned = self._owned[live.owner]
         del owned[live.id]
         if not owned:
@@ -237,10 +233,8 @@ class Sessions:
     def end(self, id: str, principal: str) -> bool:
         """The client ended its session; the id is unknown from now on."""
         live = self._live.get(id)
-        if live is not None and self._principals[id] != principal:
-            return False
-        ticket = self._read(id) if live is not None else self._valid(id, principal)
-        if ticket is None:
+        ticket = live.ticket if live is not None else self._valid(id, principal)
+        if ticket is None or ticket.principal != principal:
             return False
         self._bury(id, ticket.opened)
         if live is not None:
