@@ -50,18 +50,18 @@ UPWARDS: set[tuple[str, str]] = {
 # Code lines per package, without blanks, comments and docstrings. A package that outgrows its number asks for a reason:
 # write it beside the new one.
 BUDGET: dict[str, int] = {
-    "": 450,  # with reaper.py, the process that outlives a server
-    "wire": 425,  # with the check of the shapes that applications make
-    "schema": 3150,  # counting the work of unions and patterns before another engine does it, dialects of raw schemas
-    "protocol": 1200,
-    "store": 200,
-    "features": 4100,  # the rules of all options; a limit on all subscriptions together
-    "server": 4600,
-    "transports": 2700,  # CORS, signals under servers of others, typed options, limits against floods
-    "auth": 100,
-    "client": 2300,  # the rules of its options
-    "testing": 100,
-    "cli": 780,  # factories, what is marked but not served, arguments of the script
+    "": 376,  # with reaper.py, the process that outlives a server
+    "wire": 428,  # the check of the shapes that applications make
+    "schema": 3160,  # counting the work of unions and patterns before another engine does it, dialects of raw schemas
+    "protocol": 1142,
+    "store": 199,
+    "features": 4165,  # the rules of all options, limits on subscriptions, what sampling may send
+    "server": 4605,
+    "transports": 2668,  # CORS, signals under servers of others, rules of options, limits against floods
+    "auth": 0,  # not built yet
+    "client": 2261,  # the rules of its options, users and tokens, results of a type
+    "testing": 52,
+    "cli": 656,  # factories, what is marked but not served, arguments of the script
 }
 LONG_FUNCTIONS: set[str] = set()
 MAX_FUNCTION, MAX_CALLS, PIPE_CALLS = 40, 25, 5
