@@ -48,8 +48,25 @@ def test_expands_the_examples_of_the_rfc(template: str, uri: str) -> None:
     assert Template(template).expand(VALUES) == uri
 
 
+@pytest.mark.parametrize(
+    ("template", "uri"),
+    [
+        ("{x}", "p,q%20r"),
+        ("{?x}", "?x=p,q%20r"),
+        ("{?x*}", "?x=p&x=q%20r"),
+        ("{/x*}", "/p/q%20r"),
+        ("{/x}", "/p,q%20r"),
+    ],
+)
+def test_expands_lists(template: str, uri: str) -> None:
+    assert Template(template).expand({"x": ["p", "q r"]}) == uri
+    assert Template(template).expand({"x": []}) == ""
+
+
 MATCHES: list[tuple[str, str, dict[str, Any] | None]] = [
     ("notes://{name}", "notes://todo", {"name": "todo"}),
+    ("{scheme}://todo", "notes://todo", {"scheme": "notes"}),
+    ("{+uri}", "notes://todo", {"uri": "notes://todo"}),
     ("notes://{name}", "notes://a/b", None),
     ("notes://{name}", "notes://", None),
     ("notes://{name}", "other://x", None),
