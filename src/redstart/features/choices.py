@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from redstart.features.options import OptionError, Rule, caller, wrong
-from redstart.schema.problems import show
+from redstart.schema.problems import one_of, show
 
 T = TypeVar("T")
 LISTINGS: Final[tuple[str, ...]] = ("oneOf", "anyOf", "enum", "const")
@@ -68,6 +68,17 @@ class Choices(SchemaMarker):
             Rule(_choice, optional=False).check("a choice", choice)
         listed = [{"const": value, "title": title or wire_text(value)} for value, title in map(pair_of, choices)]
         self.json_schema_extra = {"oneOf": listed}
+        self.one_of = tuple(choice["const"] for choice in listed)
+        """What the checks of arguments read."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> dict[str, Any]:
+        check = {"type": "no-info", "function": self._check}
+        return {"type": "function-after", "function": check, "schema": handler(source)}
+
+    def _check(self, value: Any) -> Any:
+        if value not in self.one_of and value is not None:
+            raise ValueError(f"must be {one_of(self.one_of)}")
+        return value
 
 
 def _choice(label: str, value: Any) -> Any:

@@ -61,7 +61,7 @@ def _is_pydantic(item: Any) -> bool:
     kind = type(item)
     if kind.__module__.partition(".")[0] in ("pydantic", "pydantic_core"):
         return kind.__name__ not in READ_BY_US and kind.__name__ != "StringConstraints"
-    return hasattr(item, "__get_pydantic_core_schema__") and not isinstance(item, type)
+    return hasattr(item, "__get_pydantic_core_schema__") and not isinstance(item, type) and not hasattr(item, "one_of")
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from redstart.schema.patterns import longest
+from redstart.schema.problems import one_of
 
 # Family of a node -> the limits that fit it, with the schema keyword; None: checked, but JSON Schema has no word.
 NUMERIC = {
@@ -22,10 +23,10 @@ NUMERIC = {
     "multiple_of": "multipleOf",
 }
 FAMILIES: dict[str, dict[str, str | None]] = {
-    "number": {**NUMERIC},
+    "number": {**NUMERIC, "one_of": None},
     "decimal": dict.fromkeys(NUMERIC),
     "moment": dict.fromkeys(("ge", "gt", "le", "lt")),
-    "string": {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
+    "string": {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern", "one_of": None},
     "bytes": {"min_length": "minLength", "max_length": "maxLength"},
     "array": {"min_length": "minItems", "max_length": "maxItems"},
     "object": {"min_length": "minProperties", "max_length": "maxProperties"},
@@ -47,6 +48,7 @@ TESTS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
     "min_length": (lambda value, bound: len(value) >= bound, "at least {} {unit} long"),
     "max_length": (lambda value, bound: len(value) <= bound, "at most {} {unit} long"),
     "pattern": (lambda value, bound: re.search(bound, value) is not None, "text matching the pattern {}"),
+    "one_of": (lambda value, bound: value in bound, "{}"),
 }
 
 
@@ -145,7 +147,7 @@ class Limits(msgspec.Struct, frozen=True):
         for name, bound in self.bounds.items():
             test, words = TESTS[name]
             if not test(value, bound):
-                return words.format(bound, unit=UNITS.get(self.family, ""))
+                return words.format(one_of(bound) if name == "one_of" else bound, unit=UNITS.get(self.family, ""))
         for predicate in self.predicates:
             if not predicate(value):
                 return f"such that {getattr(predicate, '__name__', 'its predicate')} holds"

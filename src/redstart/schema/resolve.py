@@ -183,11 +183,13 @@ def limit(node: Node, notes: Notes, annotation: Any, scope: Scope) -> Node:
     """The node with the notes' limits; in a union they go to every branch that they fit."""
     if not notes.bounds and not notes.predicates:
         return node
+    if notes.bounds.keys() == {"one_of"} and not _fits_any(node, notes):
+        return node  # a Literal or an Enum, which has its own list
     if isinstance(node, Either):
         branches = [
             limit(branch, notes, annotation, scope) if _fits(branch, notes) else branch for branch in node.children
         ]
-        if not any(_fits(branch, notes) for branch in node.children):
+        if not _fits_any(node, notes):
             raise scope.fail(annotation, "has limits that fit none of its branches")
         return Either(branches)
     if not _fits(node, notes):
@@ -197,6 +199,10 @@ def limit(node: Node, notes: Notes, annotation: Any, scope: Scope) -> Node:
         return node.limited(limits)
     except ValueError as error:
         raise scope.fail(annotation, f"has the pattern {notes.bounds['pattern']!r}, which {error}") from None
+
+
+def _fits_any(node: Node, notes: Notes) -> bool:
+    return any(_fits(branch, notes) for branch in (node.children if isinstance(node, Either) else (node,)))
 
 
 def _fits(node: Node, notes: Notes) -> bool:
