@@ -72,6 +72,9 @@ BAD_VALUES_OF_ALL: list[tuple[str, Any, str]] = [
     ("drain", -1, "drain must be a number of seconds of at least 0, not -1"),
     ("trusted_proxies", "10.0.0.1", "trusted_proxies must be a list of texts, not '10.0.0.1'; write [\"10.0.0.1\"]"),
     ("trusted_proxies", ["localhost"], "trusted_proxies= is a list such as"),
+    ("allowed_hosts", ["https://a.com/x"], 'allowed_hosts: "https://a.com/x" is not a host; write "a.com"'),
+    ("allowed_origins", ["a.com"], 'allowed_origins: "a.com" is not the origin of a page; write "https://a.com"'),
+    ("allowed_origins", ["http://a.com:1/x"], 'allowed_origins: "http://a.com:1/x" is not the origin of a page; write "http://a.com:1"'),
     ("legacy_sse", "no", "legacy_sse must be True or False, not 'no'"),
 ]
 

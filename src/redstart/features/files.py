@@ -24,7 +24,6 @@ from redstart.features.options import (
     DirectoryOptions,
     FileOptions,
     ResourceOptions,
-    caller,
     checked,
     showing,
 )
@@ -64,15 +63,15 @@ class File(Resource):
         self.max_size = given["max_size"]
         self._folder = os.path.realpath(self.path.parent)
         given["mime_type"] = given["mime_type"] or guess(self.path.name)
-        super().__init__(uri, name or self.path.name, handler=self.read, **_of_resource(given))
-        self.place = f"the resource {uri}"
+        super().__init__(uri, name or self.path.name, **_of_resource(given))
+        self.handler = self.read
         if self.template is not None:
             raise RegistrationError(f"{self.place}: a File has one URI; use Directory for a template")
         if self.path.is_symlink() or self.path.is_dir():
             what = "a symbolic link" if self.path.is_symlink() else "a directory"
             raise RegistrationError(f"{self.place}: {self.path} is {what}; give the file itself")
         if not self.path.exists():
-            raise RegistrationError(f"{caller()}: {self.place}: there is no file {_absolute(self.path)}")
+            raise RegistrationError(f"{self.place}: there is no file {_absolute(self.path)}")
 
     def read(self, uri: str) -> t.ResourceContents | None:
         """What the file holds, or None where there is none."""
@@ -98,16 +97,15 @@ class Directory(Resource):
         given = checked(DirectoryOptions, "a Directory", options, after=f" of {name or uri}")
         self.max_size, self.hidden = given["max_size"], given["hidden"]
         uri = REQUIRED_TEXT.check("uri", uri)
-        uri = uri if "{" in uri else f"{uri}{{+path}}"
+        uri = uri if "{" in uri else f"{uri}{'' if uri.endswith('/') else '/'}{{+path}}"
         super().__init__(uri, name or Path(self.root).name, **_of_resource(given))
-        self.place = f"the resource {self.uri}"
         self.handler = self.read
         variable = self.argument_names()[0]
         self._deep = f"{{+{variable}}}" in self.uri
         if self.argument_names() != (variable,) or not (self._deep or f"{{{variable}}}" in self.uri):
             raise RegistrationError(f"{self.place}: a Directory has one variable, {{path}} or {{+path}}")
         if not os.path.isdir(self.root):
-            raise RegistrationError(f"{caller()}: {self.place}: there is no directory {_absolute(Path(root))}")
+            raise RegistrationError(f"{self.place}: there is no directory {_absolute(Path(root))}")
         self._list = (self._make_list(),) if given["listing"] else ()
         self._left_out = ""
 

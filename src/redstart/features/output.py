@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final, NotRequired, TypedDict, get_args, get_
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from redstart.features.errors import ToolError, log
+from redstart.features.errors import RegistrationError, ToolError, log
 from redstart.features.loaded import is_loaded_type
-from redstart.features.plain import LEAVES, to_json
+from redstart.features.plain import LEAVES, ours_for, to_json
 from redstart.features.results import SUCCESS, blocks, finished, free_result
 from redstart.features.solutions import Collected, Cut, named
 from redstart.schema.problems import Problem, ShapeError
@@ -68,6 +68,9 @@ class Output:
             self._wraps = ("objects", "any") if schema is None else ("objects",)
 
     def _promise(self, annotation: Any) -> None:
+        for kind in (annotation, *get_args(annotation)):
+            if words := ours_for(kind):
+                raise RegistrationError(f"{self._where}: {words}")
         if self._names:
             annotation = _record("Outputs", _typed(self._names, annotation))
         elif names_nothing(self._names, self._cut) or not is_data(annotation):

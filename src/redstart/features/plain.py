@@ -16,9 +16,38 @@ class Unencodable(Exception):
     """A returned value that JSON cannot carry."""
 
 
+_OTHERS: Final = ("mcp", "mcp_types", "fastmcp")
+_OURS: Final = {
+    "CallToolResult": "ToolResult",
+    "ToolResult": "ToolResult",
+    "TextContent": "Text",
+    "ImageContent": "Image",
+    "Image": "Image",
+    "AudioContent": "Audio",
+    "Audio": "Audio",
+    "EmbeddedResource": "EmbeddedResource",
+    "File": "EmbeddedResource",
+    "ResourceLink": "ResourceLink",
+    "PromptMessage": "Message",
+    "UserMessage": "Message",
+    "AssistantMessage": "Message",
+}
+"""What others call their results and ours: theirs would be sent as data, and their `is_error` be lost."""
+
+
+def ours_for(kind: Any) -> str:
+    """What to write for a result of another framework; nothing for any other type."""
+    name = _OURS.get(getattr(kind, "__name__", ""), "")
+    if not name or kind.__module__.partition(".")[0] not in _OTHERS:
+        return ""
+    return f"{kind.__module__}.{kind.__name__} belongs to another framework: write redstart.{name}"
+
+
 def _foreign(value: Any) -> Any:
     """What msgspec does not know: objects of other libraries, told by their methods, and containers."""
     if not isinstance(value, type):
+        if words := ours_for(type(value)):
+            raise NotImplementedError(words)
         for name, options in (("model_dump", {"mode": "json", "by_alias": True}), ("tolist", {}), ("item", {})):
             method = getattr(value, name, None)
             if callable(method):

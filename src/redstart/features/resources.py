@@ -21,6 +21,7 @@ from redstart.features.options import (
     NAME,
     REQUIRED_TEXT,
     ResourceOptions,
+    caller,
     checked,
     did_you_mean,
     showing,
@@ -77,7 +78,7 @@ class Resource:
     ) -> None:
         self.uri: str = REQUIRED_TEXT.check("uri", uri)
         self.handler = HANDLER_OR_NONE.check(f"handler of {name or uri}", handler)
-        self.place = place(handler) if handler is not None else f"the resource {uri}"
+        self.place = place(handler) if handler is not None else f"{caller()}: the resource {uri}"
         self.name: str = NAME.check("name", name) or _name_of(handler) or uri
         given = checked(ResourceOptions, "a resource", options, after=f" of {self.name}")
         self.description = given["description"]
@@ -276,7 +277,8 @@ class Resources:
         templates = (resource.template for resource in self.templates.visible(call))
         refusals = (why for template in templates if template is not None and (why := template.refused(uri)))
         refusal = next(refusals, None)
-        hint = f". {refusal}" if refusal else did_you_mean(uri, self.registry.seen(call))
+        others = (one for one in self.registry.seen(call) if one != uri)
+        hint = f". {refusal}" if refusal else did_you_mean(uri, others)
         return ProtocolError(RESOURCE_NOT_FOUND, f"Resource not found: {uri[:200]}{hint}", {"uri": uri})
 
 

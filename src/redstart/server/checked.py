@@ -79,6 +79,12 @@ def store(label: str, value: Any) -> Any:
 def auth(label: str, value: Any) -> Any:
     if not callable(value):  # what was given may be a secret
         raise Wrong(label, "a function of the token that returns the user", f"a {type(value).__name__}")
+    try:
+        inspect.signature(value).bind("token")
+    except ValueError:
+        pass  # a builtin without a signature
+    except TypeError:
+        raise Wrong(label, "a function of the token that returns the user", "one of other parameters") from None
     return value
 
 

@@ -25,6 +25,15 @@ else:  # a default is known to type checkers, and to Python only since 3.13
 
     App = TypeVar("App")
 
+_OURS = {
+    "request_context": "lifespan",
+    "lifespan_context": "lifespan",
+    "report_progress": "progress",
+    "get_state": "state.get",
+    "set_state": "state.set",
+    "delete_state": "state.delete",
+}
+"""What other frameworks call it."""
 _LEVEL = {name: rank for rank, name in enumerate(LOG_LEVELS)}
 
 
@@ -41,8 +50,9 @@ class Facts(Generic[App]):
 
         def __getattr__(self, name: str) -> Any:
             """Name ours: other frameworks say `report_progress`, `get_state`, `lifespan_context`."""
+            ours = _OURS.get(name)
             known = [known for known in dir(type(self)) if not known.startswith("_")]
-            near = None if name.startswith("_") else nearest(name, known)
+            near = ours or (None if name.startswith("_") else nearest(name, known))
             hint = f"; write ctx.{near}" if near else ""
             raise AttributeError(f"ctx.{name}: a {type(self).__name__} does not have this name{hint}")
 

@@ -90,7 +90,7 @@ def _depends(annotation: Any, default: Any) -> Depends | None:
         if isinstance(mark, Depends):
             return mark
         if mark is Depends:
-            raise RegistrationError("write Depends(function), not Depends alone")
+            raise RegistrationError(f"{caller()}: write Depends(function), not Depends alone")
     return None
 
 
@@ -158,8 +158,8 @@ def _checked_context(fn: Callable[..., Any], name: str, annotation: Any) -> type
     if annotation is inspect.Parameter.empty:
         return right
     if kind is None or not issubclass(kind, right):
-        form = "async def" if right is Context else "def"
-        words = f"{place(fn)}: {_name(fn)} is a `{form}`, so write `{name}: {right.__name__}`"
+        form = "an `async def`" if right is Context else "a `def`"
+        words = f"{place(fn)}: {_name(fn)} is {form}, so write `{name}: {right.__name__}`"
         if kind is not None and _is_foreign(kind):
             words += f", from `from redstart import {right.__name__}`; this one is {kind.__module__}.{kind.__name__}"
         raise RegistrationError(words)

@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, Unpack, cast, overload
 
+from redstart.features.errors import RegistrationError
+from redstart.features.options import caller
 from redstart.server.checked import SettingsError
 
 if TYPE_CHECKING:
@@ -194,6 +196,9 @@ class Running:
         ... def health() -> dict[str, bool]:
         ...     return {"ok": True}
         """
+
+        if not isinstance(path, str):
+            raise RegistrationError(f'{caller()}: write @server.route("/path", methods=["GET"])')
 
         def decorate(fn: F) -> F:
             from redstart.transports.routes import add_route

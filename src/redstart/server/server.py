@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast, overload
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.options import (
@@ -42,6 +42,21 @@ if TYPE_CHECKING:
     from redstart.server.directory import ServedDirectory
 
 F = TypeVar("F", bound=Callable[..., Any])
+WORDS_OF_OTHERS: Final = {
+    "add_tool": "server.register(function)",
+    "add_resource": "server.register(resource)",
+    "add_prompt": "server.register(prompt)",
+    "remove_tool": "server.remove(name)",
+    "custom_route": '@server.route("/path")',
+    "http_app": "server.asgi()",
+    "streamable_http_app": "server.asgi()",
+    "sse_app": "server.asgi(legacy_sse=True)",
+    "run_http_async": 'await server.run_async("http")',
+    "run_stdio_async": "await server.run_async()",
+    "run_streamable_http_async": 'await server.run_async("http")',
+    "settings": 'options of Server(…) and server.run("http", port=…)',
+}
+"""What other frameworks call it, and we do."""
 
 end_in_words(RegistrationError, SignatureError, UnsupportedType)
 
@@ -96,6 +111,14 @@ class Server(Running):
         self.dispatch: Handler
         self.directory: ServedDirectory | None = None
         self._offer(given)
+
+    if not TYPE_CHECKING:  # a type checker knows the names, and must not be told that there may be others
+
+        def __getattr__(self, name: str) -> Any:
+            """Name ours, where other frameworks have another word."""
+            ours = WORDS_OF_OTHERS.get(name)
+            hint = f": write {ours}" if ours else ""
+            raise AttributeError(f"a Server has no attribute {name!r}{hint}", name=name, obj=self)
 
     def _offer(self, given: ServerOptions) -> None:
         """Serve what the options name."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from redstart.features.errors import ToolError
+from redstart.features.plain import Unencodable
 from redstart.features.principal import principal_key
 from redstart.features.results import to_json
 from redstart.store.shared import scoped
@@ -60,7 +61,11 @@ class State:
         """Keep a value of JSON, for `ttl` seconds or until it is deleted."""
         if ttl is not None and not ttl > 0:
             raise ValueError(f"ttl must be a positive number of seconds, not {ttl!r}")
-        await self._host.store.kv_set(self._key(key), to_json(value), ttl)
+        try:
+            kept = to_json(value)
+        except Unencodable as error:
+            raise TypeError(f"ctx.state.set({key!r:.50}, …): {error}") from None
+        await self._host.store.kv_set(self._key(key), kept, ttl)
 
     async def delete(self, key: str) -> None:
         """Forget a value; one that is not there is fine too."""

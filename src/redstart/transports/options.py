@@ -50,6 +50,25 @@ def _public_url(label: str, value: Any) -> str:
     return str(value)
 
 
+def _hosts(label: str, value: Any) -> tuple[str, ...]:
+    """Names as they stand in a Host header."""
+    for host in (found := texts(label, value)):
+        if "/" in host:
+            name = host.partition("://")[2] or host
+            raise ValueError(f'{label}: "{host}" is not a host; write "{name.partition("/")[0]}"')
+    return found
+
+
+def _origins(label: str, value: Any) -> tuple[str, ...]:
+    """Sites as they stand in an Origin header."""
+    for origin in (found := texts(label, value)):
+        scheme, mark, rest = origin.rstrip("/").rpartition("://")
+        if origin not in ("*", "null") and (not mark or "/" in rest):
+            site = f"{scheme or 'https'}://{rest.partition('/')[0]}"
+            raise ValueError(f'{label}: "{origin}" is not the origin of a page; write "{site}"')
+    return found
+
+
 def _port(label: str, value: Any) -> int:
     if type(value) is not int or not 0 <= value <= MAX_PORT:
         wrong(label, f"a whole number from 0 to {MAX_PORT}", value)
@@ -66,8 +85,8 @@ class EndpointOptions(TypedDict, total=False):
     """What `asgi()` takes."""
 
     path: Annotated[str, Rule(text, "/mcp")]
-    allowed_hosts: Annotated[Iterable[str], Rule(texts, (), optional=True)]
-    allowed_origins: Annotated[Iterable[str], Rule(texts, (), optional=True)]
+    allowed_hosts: Annotated[Iterable[str], Rule(_hosts, (), optional=True)]
+    allowed_origins: Annotated[Iterable[str], Rule(_origins, (), optional=True)]
     public_url: Annotated[str | None, Rule(_public_url)]
     max_body_bytes: Annotated[int, Rule(at_least(1), MAX_BODY)]
     keep_alive: Annotated[float, Rule(seconds, KEEP_ALIVE)]

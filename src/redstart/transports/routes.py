@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 from msgspec import Struct
 
 from redstart.features.errors import RegistrationError, place
+from redstart.features.options import Rule, names, one_of
 from redstart.features.results import to_json
 from redstart.server.kinds import is_async
 from redstart.transports.caller import JSON, Caller, HeaderList, Scope
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from redstart.server.server import Server
     from redstart.transports.http import Endpoint
 
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _BYTES: Final = (b"content-type", b"application/octet-stream")
 
@@ -45,10 +47,14 @@ class Request(Struct, frozen=True):
         return decode(self.body)
 
 
+def _methods(label: str, value: Any) -> list[str]:
+    return [one_of(*METHODS)(label, name.upper()) for name in names(label, value)]
+
+
 def add_route(server: Server, path: str, methods: Iterable[str], handler: Callable[..., Any]) -> None:
     """Serve `handler` at `path`; what cannot work is said now."""
-    names = [methods.upper()] if isinstance(methods, str) else [name.upper() for name in methods]
-    if not path.startswith("/") or not names:
+    verbs = Rule(_methods, optional=False).check("methods", methods)
+    if not path.startswith("/") or not verbs:
         raise RegistrationError(f'{place(handler)}: write @server.route("/path", methods=["GET"])')
     required = [p for p in inspect.signature(handler).parameters.values() if p.default is p.empty]
     if len(required) > 1:
@@ -56,7 +62,7 @@ def add_route(server: Server, path: str, methods: Iterable[str], handler: Callab
     if path in server.mcp_paths:
         _refuse(path, handler)
     taken: dict[str, Any] = server.routes.setdefault(path, {})
-    for name in names:
+    for name in verbs:
         if name in taken:
             raise RegistrationError(f"{place(handler)}: {name} {path} is already served by {place(taken[name])}")
         taken[name] = handler
