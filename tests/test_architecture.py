@@ -55,7 +55,7 @@ BUDGET: dict[str, int] = {
     "schema": 3160,  # counting the work of unions and patterns before another engine does it, dialects of raw schemas
     "protocol": 1142,
     "store": 199,
-    "features": 4165,  # the rules of all options, limits on subscriptions, what sampling may send
+    "features": 4130,  # the rules of all options, limits on subscriptions, what sampling may send
     "server": 4605,
     "transports": 2668,  # CORS, signals under servers of others, rules of options, limits against floods
     "auth": 0,  # not built yet

@@ -351,7 +351,7 @@ def test_a_name_under_type_checking_is_named_with_the_place(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(
-    ("name", "ours"), [("report_progress", "ctx.progress"), ("get_state", "ctx.state"), ("warn", "ctx.warning")]
+    ("name", "ours"), [("report_progress", "ctx.progress"), ("get_state", "ctx.state.get"), ("warn", "ctx.warning")]
 )
 @pytest.mark.parametrize("kind", [Context, SyncContext])
 def test_a_name_of_another_framework_is_an_error_that_names_ours(kind: Any, name: str, ours: str) -> None:
