@@ -74,7 +74,11 @@ BAD_VALUES_OF_ALL: list[tuple[str, Any, str]] = [
     ("trusted_proxies", ["localhost"], "trusted_proxies= is a list such as"),
     ("allowed_hosts", ["https://a.com/x"], 'allowed_hosts: "https://a.com/x" is not a host; write "a.com"'),
     ("allowed_origins", ["a.com"], 'allowed_origins: "a.com" is not the origin of a page; write "https://a.com"'),
-    ("allowed_origins", ["http://a.com:1/x"], 'allowed_origins: "http://a.com:1/x" is not the origin of a page; write "http://a.com:1"'),
+    (
+        "allowed_origins",
+        ["http://a.com:1/x"],
+        'allowed_origins: "http://a.com:1/x" is not the origin of a page; write "http://a.com:1"',
+    ),
     ("legacy_sse", "no", "legacy_sse must be True or False, not 'no'"),
 ]
 
