@@ -181,6 +181,22 @@ def test_an_unread_reply_ends_the_connection() -> None:
         assert b"does not read" in child.read_until(b"does not read", "stderr")
 
 
+@linux
+def test_calls_whose_clients_have_gone_take_bounded_memory() -> None:
+    with serving(drain=0.1) as (child, host, port), Socket(host, port) as good:
+        good.post(initialize())
+        session = f"Mcp-Session-Id: {good.response()[1]['mcp-session-id']}"
+        before = resident(child)
+        for number in range(150):
+            params = {"name": "nap", "arguments": {"seconds": 50}, "_meta": {"padding": "x" * MIB}}
+            with Socket(host, port) as client:
+                client.post(message(number, "tools/call", params), session)
+                child.read_until(b"napping\n", "stderr")
+        good.post(message("last", "ping"), session)
+        assert good.response()[0] == 200
+        assert resident(child) - before < 110 * MIB
+
+
 # ---------------------------------------------------------------- what is sent ahead
 
 

@@ -27,6 +27,12 @@ STOPPING: Final = ProtocolError(
 TURN: Final = 8
 """Calls of a batch that start in one turn of the loop: others have their turns between them."""
 SESSION_ENDED: Final = ProtocolError(INTERNAL_ERROR, "The session has ended, and this call is not done.")
+LEFT_ALONE: Final = ProtocolError(
+    INTERNAL_ERROR, "This call is not done: its client has gone, and too many such calls were running."
+)
+MAX_LEFT: Final = 4096
+MAX_LEFT_BYTES: Final = 32 * 1024 * 1024
+"""The requests whose clients have gone but may come back for the result, and the bytes of their params."""
 CANCELLED: Final = ProtocolError(INVALID_REQUEST, "The client has cancelled this request.")
 
 
@@ -73,8 +79,8 @@ class Exchange:
     """The channel of the calls of one POST."""
 
     __slots__ = (
-        "_accepts", "_caller", "_calls", "_headers", "_host", "_keep_alive", "_last", "_session", "_stream", "_task",
-        "_writer", "gone",
+        "_accepts", "_caller", "_calls", "_headers", "_host", "_keep_alive", "_last", "_left", "_session", "_stream",
+        "_task", "_writer", "gone",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +91,7 @@ class Exchange:
         keep_alive: float,
         session: HttpSession | None,
         headers: HeaderList,
+        left: dict[Exchange, int],
     ) -> None:
         self._host = host
         self._caller = caller
@@ -92,6 +99,7 @@ class Exchange:
         self._keep_alive = keep_alive
         self._session = session
         self._headers = headers
+        self._left = left
         self._writer: Writer | None = None
         self._stream: Stream | None = None
         self._last: bytes | None = None
@@ -122,6 +130,7 @@ class Exchange:
             pass  # the server stops, and a thread was told to leave: there is no answer, but an end
         finally:
             caller.unwatch()
+            self._left.pop(self, None)
             for call in calls:
                 call.channel = ENDED
         if data is None:
@@ -257,6 +266,22 @@ class Exchange:
                 self._stream.writer = None  # a client that came back meanwhile has another one
         if self._calls[0].dialect.modern:
             self._leave()
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """The client may come back for the result; where too many are awaited, the oldest that nobody reads ends."""
+        left = self._left
+        left[self] = sum(len(call.raw_params) for call in self._calls)
+        size = sum(left.values())
+        for oldest in tuple(left) if len(left) > MAX_LEFT or size > MAX_LEFT_BYTES else ():
+            if len(left) <= MAX_LEFT and size <= MAX_LEFT_BYTES:
+                break
+            if oldest._stream is not None and oldest._stream.writer is not None:
+                continue  # its client has come back
+            size -= left.pop(oldest)
+            for call in oldest._calls:
+                oldest.end_call(call, LEFT_ALONE)
 
     def _leave(self) -> None:
         """Nobody waits for the results any more."""

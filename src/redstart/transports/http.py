@@ -70,6 +70,7 @@ class Endpoint:
             kept_bytes=options["max_kept_bytes"],
         )
         self._exchanges: set[Exchange] = set()
+        self._left: dict[Exchange, int] = {}  # whose clients have gone and may come back, the oldest first
         self._ready = False
         self._failure: Exception | None = None
         self._signals = StopSignals(self.begin_stop)
@@ -192,7 +193,7 @@ class Endpoint:
             extra.append((h.SESSION, self.sessions.mint(link.session, principal_key(user)).encode()))
         for call in calls:
             call.principal = user
-        exchange = Exchange(self.host, caller, accepts, self.keep_alive, session, extra)
+        exchange = Exchange(self.host, caller, accepts, self.keep_alive, session, extra, self._left)
         self._exchanges.add(exchange)
         try:
             await exchange.run(calls)
