@@ -123,6 +123,12 @@ def test_no_port(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert last.endswith(f"argument --port: a port is a whole number from 0 to 65535, not {port}")
 
 
+def test_a_value_that_an_option_cannot_have(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "shop.py", "--http", "--public-url=shop"]) == 2
+    said = "redstart: public_url must be like https://mcp.example.com, or None, not 'shop'\n"
+    assert capsys.readouterr().err == said
+
+
 @pytest.mark.parametrize("seconds", ["-1", "nan", "soon"])
 def test_no_time_to_wait(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:

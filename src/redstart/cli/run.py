@@ -8,8 +8,10 @@ import sys
 from typing import Final
 
 from redstart.cli.target import ready
+from redstart.features.options import OptionError
 from redstart.server.checked import MAX_PORT
 from redstart.server.host import DRAIN
+from redstart.transports.options import transport_options
 
 OF_HTTP: Final = {
     "host": "host",
@@ -58,6 +60,12 @@ def act(arguments: argparse.Namespace) -> int:
     if given and not arguments.http:
         sys.stderr.write(f"redstart: --{next(iter(given)).replace('_', '-')} is for HTTP; write --http beside it\n")
         return 2
+    named = {OF_HTTP[name]: value for name, value in given.items()}
+    try:
+        transport_options("run", "http", named)
+    except OptionError as error:
+        sys.stderr.write(f"redstart: {str(error).partition(': ')[2]}\n")  # without the line of our own script
+        return 2
     sys.argv = [arguments.target.partition(":")[0], *arguments.passed_on]  # what the file itself would see
     if not arguments.http:
         # What the module prints while it is imported must not reach the protocol's pipe.
@@ -68,7 +76,7 @@ def act(arguments: argparse.Namespace) -> int:
     if server is None:
         return 2
     if arguments.http:
-        server.run("http", **{OF_HTTP[name]: value for name, value in given.items()})
+        server.run("http", **named)
     else:
         server.run("stdio", framing=arguments.framing)
     return 0
