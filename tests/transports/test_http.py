@@ -1061,3 +1061,17 @@ def test_answers_are_one_line_of_json() -> None:
         assert json.loads(event["data"])["result"]["content"][0]["text"] == text
 
     run(test())
+
+
+def test_a_client_that_takes_no_stream_cannot_listen() -> None:
+    """It would wait for ever."""
+
+    async def test() -> None:
+        http = Http(Server("s").asgi())
+        params = {"notifications": {"toolsListChanged": True}}
+        refused = await http.modern(1, "subscriptions/listen", params, headers={"accept": "application/json"})
+        assert refused.status == 406
+        assert refused.json()["id"] == 1
+        assert "text/event-stream" in refused.json()["error"]["message"]
+
+    run(test(), 5)

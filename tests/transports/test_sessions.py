@@ -464,7 +464,7 @@ def test_an_answer_to_what_was_never_asked_is_refused_and_a_late_one_is_not() ->
         await asking.done()
         late = await http.send(answer, headers=session)
         assert (late.status, late.body) == (202, b"")
-        for id in (b'"ask-99"', b'"ask-0"', b'"x"', b"1", b'"ask-' + b"9" * 500 + b'"'):
+        for id in (b'"ask-99"', b'"ask-0"', b'"x"', b"1", b'"ask-' + b"9" * 5000 + b'"'):
             stray = await http.send(b'{"jsonrpc":"2.0","id":%b,"result":{}}' % id, headers=session)
             assert stray.status == 400, id
             assert "asked" in stray.json()["error"]["message"]
