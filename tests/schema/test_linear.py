@@ -1,9 +1,11 @@
 """Reading and explaining is linear in the message, for every type: work is counted, and long messages are sent."""
 
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import make_dataclass
+from decimal import Decimal
 from typing import Any, Union
 
 import msgspec
@@ -16,6 +18,7 @@ from redstart.schema.problems import ShapeError
 from redstart.schema.signature import EMPTY, Signature
 from redstart.schema.validator import compile_schema
 
+MANY = 20_000
 CALLS_PER_BYTE = 200  # the types below take at most 60
 
 
@@ -173,9 +176,43 @@ def test_a_schema_that_reaches_a_value_in_two_ways_checks_it_once() -> None:
         compile_schema(schema, where="tool t").check(value)
 
 
-# ---------------------------------------------------------------- many things wrong at once
+# ---------------------------------------------------------------- values that have one hash
 
-MANY = 20_000
+
+MODULUS = sys.hash_info.modulus  # its multiples have the hash 0
+
+
+class Sets(msgspec.Struct):
+    numbers: set[int]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "write"),
+    [
+        (set[int], lambda numbers: list(numbers)),
+        (frozenset[uuid.UUID], lambda numbers: [str(uuid.UUID(int=number)) for number in numbers]),
+        (set[Decimal], lambda numbers: [str(number) for number in numbers]),
+        (set[tuple[int, int]], lambda numbers: [[number, 0] for number in numbers]),
+        (set, lambda numbers: list(numbers)),
+        (dict[int, int], lambda numbers: {str(number): 1 for number in numbers}),
+        (dict[uuid.UUID, int], lambda numbers: {str(uuid.UUID(int=number)): 1 for number in numbers}),
+        (Sets, lambda numbers: {"numbers": list(numbers)}),
+    ],
+    ids=["int", "UUID", "Decimal", "tuple", "any", "int keys", "UUID keys", "in a Struct"],
+)
+def test_values_that_have_one_hash_are_not_compared_with_each_other(annotation: Any, write: Any) -> None:
+    assert "have one hash" in refusal(annotation, write(range(0, MODULUS * 100_000, MODULUS)))  # 10 minutes to compare
+    assert refusal(annotation, write(range(MANY))) == ""
+
+
+def test_one_value_many_times_is_one_value() -> None:
+    signature = Signature.from_parameters("t", [("x", set[int], "", True, EMPTY)])
+    assert signature.bind(msgspec.json.encode({"x": [-1, -2, MODULUS, 2 * MODULUS] * MANY})) == {
+        "x": {-1, -2, MODULUS, 2 * MODULUS}
+    }
+
+
+# ---------------------------------------------------------------- many things wrong at once
 
 
 def names(count: int) -> dict[str, Any]:

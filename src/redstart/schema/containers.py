@@ -3,16 +3,17 @@
 Same contract as `scalars.py`.  Must not know: annotations, functions.
 """
 
+import datetime
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from redstart.schema.emit import Defs, Schema
 from redstart.schema.limits import Limits
-from redstart.schema.problems import Place, bad_key, join, wrong_type, wrong_value
-from redstart.schema.scalars import ABSENT, INVALID, Node, Walk, narrowed
+from redstart.schema.problems import Place, bad_key, join, refused, wrong_type, wrong_value
+from redstart.schema.scalars import ABSENT, INVALID, Choice, Node, Scalar, Walk, narrowed
 
 
 def opened(value: Any, kind: type, walk: Walk) -> Any:
@@ -41,6 +42,31 @@ def checked(out: Any, limits: Limits | None, value: Any, path: Place, walk: Walk
     if limits is not None and (words := limits.broken(out)) is not None:
         return walk.refuse(wrong_value, path, words, value)
     return out
+
+
+ALIKE = 40  # different values with one hash; floats that differ by a power of two come to 34
+SALTED = (str, bytes, bool, type(None), datetime.datetime, datetime.date, datetime.time)
+CROWDED = "too many of its values have one hash, and would take too long to tell apart"
+
+
+def is_salted(node: Node) -> bool:
+    """Whether no client can write many values of this type that have the same hash."""
+    return isinstance(node, Choice) or (isinstance(node, Scalar) and node.kind.native in SALTED)
+
+
+def is_crowded(values: Iterable[Any]) -> bool:
+    """Whether a set or dict of the values takes time that grows with the square of their number.
+
+    The hash of a number, a UUID or a tuple of them is known beforehand, so a client can choose such values.
+    """
+    found: dict[int, list[Any]] = {}
+    for value in values:
+        alike = found.setdefault(hash(value), [])
+        if value not in alike:
+            alike.append(value)
+            if len(alike) > ALIKE:
+                return True
+    return False
 
 
 class Container(Node):
@@ -75,7 +101,7 @@ def remembered(node: Node, fill: Callable[[Any, Place, Walk], Any], value: Any, 
 class Array(Container):
     """list, set, frozenset, tuple[T, ...], deque: `build` makes it from a list."""
 
-    __slots__ = ("build", "children", "item", "limits", "origin", "plain")
+    __slots__ = ("build", "children", "guarded", "item", "limits", "origin", "plain")
     rank = 40
     family = "array"
     holds = list
@@ -84,8 +110,9 @@ class Array(Container):
         self.item = item
         self.children = (item,)
         self.build = build
-        self.origin = origin  # what msgspec knows this container as, or ABSENT
-        self.plain = plain and (limits is None or limits.plain)
+        self.guarded = build in (set, frozenset) and not is_salted(item)
+        self.origin = ABSENT if self.guarded else origin  # what msgspec knows this container as, or ABSENT
+        self.plain = plain and not self.guarded and (limits is None or limits.plain)
         self.limits = limits
 
     @property
@@ -106,6 +133,8 @@ class Array(Container):
         if walk.count > before:
             return INVALID
         try:
+            if self.guarded and is_crowded(out):
+                return walk.refuse(refused, path, CROWDED)
             built = out if self.build is list else self.build(out)
         except TypeError:
             return walk.refuse(wrong_type, path, "an array of plain values", value)
@@ -157,7 +186,7 @@ class Row(Container):
 class Map(Container):
     """dict[K, V]; the keys are read from strings."""
 
-    __slots__ = ("build", "children", "key", "limits", "plain", "value")
+    __slots__ = ("build", "children", "guarded", "key", "limits", "plain", "value")
     rank = 45
     family = "object"
     holds = dict
@@ -167,7 +196,8 @@ class Map(Container):
         self.key = key
         self.value = value
         self.build = build
-        self.plain = plain and (limits is None or limits.plain)
+        self.guarded = not is_salted(key)
+        self.plain = plain and not self.guarded and (limits is None or limits.plain)
         self.limits = limits
 
     @property
@@ -177,19 +207,20 @@ class Map(Container):
     @property
     def native(self) -> Any:
         key, value = self.key.native, self.value.native
-        if key is ABSENT or value is ABSENT or self.build is not dict:
+        if key is ABSENT or value is ABSENT or self.build is not dict or self.guarded:
             return ABSENT
         return narrowed(types.GenericAlias(dict, (key, value)), self.limits)
 
     def fill(self, value: Any, path: Place, walk: Walk) -> Any:
         before = walk.count
         keys = Walk(lax=True)  # 5 as a key can only be written "5"
-        out = {}
-        for key, inner in value.items():
-            name = self.key.read(key, join(path, key), keys)
-            read = self.value.read(inner, join(path, key), walk)
-            if name is not INVALID:
-                out[name] = read
+        names = [self.key.read(key, join(path, key), keys) for key in value]
+        if self.guarded and is_crowded(names):
+            return walk.refuse(refused, path, CROWDED)
+        out = {
+            name: self.value.read(inner, join(path, key), walk)
+            for name, (key, inner) in zip(names, value.items(), strict=True)
+        }
         keys.first = [(bad_key, entry) for entry in keys.first]
         walk.take(keys)
         if walk.count > before:
