@@ -1,5 +1,6 @@
 """Reading and explaining is linear in the message, for every type: work is counted, and long messages are sent."""
 
+import resource
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -176,6 +177,18 @@ def test_a_schema_that_reaches_a_value_in_two_ways_checks_it_once() -> None:
         compile_schema(schema, where="tool t").check(value)
 
 
+@pytest.mark.parametrize("levels", [100, 500])
+def test_a_large_value_in_many_levels_is_not_quoted_at_each_of_them(levels: int) -> None:
+    node = {"type": "object", "properties": {"c": {"$ref": "#/$defs/n"}}}
+    schema = {"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [node, {"type": "null"}]}}}
+    validator = compile_schema(schema, where="tool t")
+    value = tower(levels, {"c": 5, "t": "x" * 1_000_000}, lambda inner: {"c": inner})
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ShapeError, match=r"too large to say where|nested too deeply"):
+        validator.check(value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used < 100_000  # KiB; quoting needs a gigabyte
+
+
 # ---------------------------------------------------------------- values that have one hash
 
 
@@ -224,7 +237,7 @@ def test_many_unknown_arguments_are_counted() -> None:
     with pytest.raises(ShapeError) as caught, at_most(MANY * 20):
         signature.bind(msgspec.json.encode(names(MANY)))
     assert str(caught.value).count("Unknown argument") == 5
-    assert str(caught.value).endswith("And 19,995 more.")
+    assert str(caught.value).endswith("And at least 19,995 more.")
 
 
 @pytest.mark.parametrize("extra", [{}, {"minProperties": 0, "uniqueItems": True}], ids=["ours", "engine"])
@@ -232,7 +245,7 @@ def test_many_unknown_properties_of_a_raw_schema_are_counted(extra: dict[str, An
     schema = {"type": "object", "properties": {"width": {}}, "additionalProperties": False, **extra}
     with pytest.raises(ShapeError) as caught, at_most(MANY * 20):
         compile_schema(schema, where="tool t").check(names(MANY))
-    assert str(caught.value).endswith("And 19,995 more.")
+    assert str(caught.value).endswith("And at least 19,995 more.")
 
 
 @pytest.mark.parametrize(
@@ -253,6 +266,49 @@ def test_what_is_said_has_a_bound(annotation: Any, value: Any) -> None:
     assert 0 < len(refusal(annotation, value)) < 4000
 
 
+Wide: Any = make_dataclass("Wide", [(f"field{number}", int) for number in range(20)])
+Wider: Any = make_dataclass("Wider", [(f"field{number}", int) for number in range(20)])
+
+
+@pytest.mark.parametrize("annotation", [list[Wide], list[Wide | Wider], dict[str, list[Wide | Wider | None]]])
+def test_many_missing_fields_end_the_reading(annotation: Any) -> None:
+    value: Any = [{} for _ in range(MANY)]
+    with at_most(MANY * 10):
+        text = refusal(annotation, value if annotation.__origin__ is list else {"k": value})
+    assert "Missing required argument" in text
+    assert text.endswith("And at least 995 more.")
+
+
+class Row(pydantic.BaseModel):
+    a: int
+    b: int
+    c: int
+
+
+class Table(pydantic.BaseModel):
+    rows: list[Row | None]
+    notes: list[str] = []
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"rows": [{} for _ in range(MANY)]}, "too many required fields are missing in it to name them"),
+        ({"rows": [], "notes": [1] * 3 * MANY}, "60,000 places in it are wrong, too many to name"),
+        ({"rows": [{"a": 1, "b": 2, "c": 3} for _ in range(MANY)]}, ""),
+    ],
+)
+def test_a_model_that_is_wrong_in_many_places_is_refused_as_a_whole(value: Any, said: str) -> None:
+    assert said in refusal(Table, value)
+    assert bool(said) is bool(refusal(Table, value))
+
+
+def test_a_choice_of_many_is_found_at_once() -> None:
+    schema = {"type": "array", "items": {"enum": [f"choice{number}" for number in range(MANY)]}}
+    with at_most(MANY * 10):
+        compile_schema(schema, where="tool t").check([f"choice{number}" for number in range(MANY)])
+
+
 def test_a_long_name_and_a_long_path_are_cut() -> None:
     signature = Signature.from_parameters("t", [])
     with pytest.raises(ShapeError) as caught:
@@ -263,7 +319,7 @@ def test_a_long_name_and_a_long_path_are_cut() -> None:
 def test_many_arguments_given_twice_are_counted() -> None:
     signature = Signature.from_parameters("t", [("a", int, "", True, EMPTY)])
     pairs = b",".join(b'"k%d":1,"k%d":2' % (number, number) for number in range(MANY))
-    with pytest.raises(ShapeError, match="And 19,995 more"):
+    with pytest.raises(ShapeError, match="And at least 19,995 more"):
         signature.bind(b'{"a":1,%b}' % pairs)
 
 

@@ -91,7 +91,7 @@ def remembered(node: Node, fill: Callable[[Any, Place, Walk], Any], value: Any, 
         return fill(value, path, walk)
     key = (id(node), id(value), walk.lax)
     if key not in walk.memo:
-        inner = Walk(walk.lax, walk.memo)
+        inner = Walk(walk.lax, walk.memo, walk.enough)
         walk.memo[key] = (fill(value, path, inner), inner)
     out, found = walk.memo[key]
     walk.take(found)
@@ -128,8 +128,11 @@ class Array(Container):
 
     def fill(self, value: Any, path: Place, walk: Walk) -> Any:
         before = walk.count
-        item = self.item
-        out = [item.read(inner, join(path, index), walk) for index, inner in enumerate(value)]
+        read, out = self.item.read, []
+        for index, inner in enumerate(value):
+            out.append(read(inner, join(path, index), walk))
+            if walk.count - before >= walk.enough:
+                break
         if walk.count > before:
             return INVALID
         try:
@@ -217,10 +220,11 @@ class Map(Container):
         names = [self.key.read(key, join(path, key), keys) for key in value]
         if self.guarded and is_crowded(names):
             return walk.refuse(refused, path, CROWDED)
-        out = {
-            name: self.value.read(inner, join(path, key), walk)
-            for name, (key, inner) in zip(names, value.items(), strict=True)
-        }
+        out = {}
+        for name, (key, inner) in zip(names, value.items(), strict=True):
+            out[name] = self.value.read(inner, join(path, key), walk)
+            if walk.count - before >= walk.enough:
+                break
         keys.first = [(bad_key, entry) for entry in keys.first]
         walk.take(keys)
         if walk.count > before:

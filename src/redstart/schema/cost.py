@@ -99,6 +99,58 @@ def _inside(schema: Mapping[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
             yield from ((each, inner) for each in ([first[index]] if index < len(first) else others))
 
 
+def quoted(value: Any) -> int:
+    """The characters that an engine writes which quotes a value, and each value in it, when it explains."""
+    total = 0
+    queue = [(value, 1)]
+    while queue:
+        current, depth = queue.pop()
+        total += depth * (len(current) if isinstance(current, str) else 8)
+        if isinstance(current, dict):
+            total += depth * sum(map(len, current))
+            queue += ((inner, depth + 1) for inner in current.values())
+        elif isinstance(current, list):
+            queue += ((inner, depth + 1) for inner in current)
+    return total
+
+
+LACKED = 20_000  # pydantic needs half a kilobyte for each problem
+
+
+def most_required(schema: Any) -> int:
+    """The number of required properties in that part of a document which has most of them."""
+    if isinstance(schema, list):
+        return max(map(most_required, schema), default=0)
+    if not isinstance(schema, Mapping):
+        return 0
+    own = schema.get("required")
+    return max(len(own) if isinstance(own, list) else 0, *map(most_required, schema.values()), 0)
+
+
+def lacks_too_much(root: Any, value: Any, required: int) -> bool:
+    """Whether the objects in a value lack more required properties than an engine could name in bounded memory."""
+    objects, queue = 0, [value]
+    while queue:
+        current = queue.pop()
+        objects += isinstance(current, dict)
+        inside = current.values() if isinstance(current, dict) else current
+        queue += (inner for inner in inside if isinstance(inner, dict | list))
+    return objects * required > LACKED and _lacking(root, root, value, {}) > LACKED
+
+
+def _lacking(root: Any, schema: Any, value: Any, known: dict[tuple[int, int], int]) -> int:
+    if not isinstance(schema, Mapping) or not isinstance(value, dict | list):
+        return 0
+    pair = (id(schema), id(value))
+    if pair not in known:
+        known[pair] = 0
+        ways = [_lacking(root, inner, value, known) for inner in _here(root, schema, value)]
+        own = len({*schema.get("required", ())}.difference(value)) if isinstance(value, dict) else 0
+        inside = sum(_lacking(root, inner, part, known) for inner, part in _inside(schema, value))
+        known[pair] = own + inside + (sum(ways) if all(ways) else 0)  # one branch that takes it is enough
+    return known[pair]
+
+
 def affordable(root: Any, value: Any, *, room: int, share: int) -> bool:
     """Whether reading the value by way of every branch takes at most `room` steps more than `share` for each pair
     of a schema and a value in it."""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from redstart.schema.containers import opened, remembered
-from redstart.schema.cost import affordable, is_tangled
+from redstart.schema.cost import LACKED, affordable, is_tangled, lacks_too_much, most_required
 from redstart.schema.emit import Defs, Schema
 from redstart.schema.problems import (
     Place,
@@ -102,7 +102,7 @@ def _described(schema: Schema, cls: Any) -> Schema:
 class Foreign(Node):
     """A value that pydantic reads, by its own rules: strictly first, then as lax as it is."""
 
-    __slots__ = ("adapter", "cls", "document", "tangle")
+    __slots__ = ("adapter", "cls", "document", "required", "tangle")
     rank = 29
 
     def __init__(self, annotation: Any, fail: Callable[[Any, str], Exception]) -> None:
@@ -115,6 +115,7 @@ class Foreign(Node):
             by_name = self.adapter.json_schema(schema_generator=_generator(), by_alias=False) if tangled else None
         except Exception as error:
             raise fail(annotation, f"is refused by pydantic: {error}") from error
+        self.required = most_required(self.document)
         self.tangle: Schema | None = _both(self.document, by_name) if tangled else None
 
     @property
@@ -127,6 +128,8 @@ class Foreign(Node):
             return self._read(value, path, walk)
         if self.tangle is not None and not affordable(self.tangle, value, room=20_000, share=8):
             return walk.refuse(refused, path, TOO_TANGLED)
+        if self.required and lacks_too_much(self.document, value, self.required):
+            return walk.refuse(refused, path, "too many required fields are missing in it to name them")
         return remembered(self, self._read, value, path, walk)
 
     def _read(self, value: Any, path: Place, walk: Walk) -> Any:
@@ -147,7 +150,8 @@ class Foreign(Node):
 
     def _without_nulls(self, value: Any, error: Any, path: Place, walk: Walk) -> Any:
         """Once more without the nulls that were refused: for an optional field null means absent."""
-        nulls = [item["loc"] for item in error.errors() if item["input"] is None]
+        few = error.error_count() <= LACKED
+        nulls = [item["loc"] for item in error.errors() if item["input"] is None] if few else ()
         if not nulls:
             return self._refuse(error, path, walk)
         rest = msgspec.json.decode(msgspec.json.encode(value))
@@ -159,6 +163,8 @@ class Foreign(Node):
             return self._refuse(error, path, walk, {item["loc"] for item in left.errors()})
 
     def _refuse(self, error: Any, path: Place, walk: Walk, places: Container[Any] | None = None) -> Any:
+        if error.error_count() > LACKED:
+            return walk.refuse(refused, path, f"{error.error_count():,} places in it are wrong, too many to name")
         items = error.errors(include_url=False)
         for item in items if places is None else [item for item in items if item["loc"] in places]:
             place = path

@@ -111,7 +111,7 @@ class Record(Container):
     def fill(self, value: Any, path: Place, walk: Walk) -> Any:
         before = walk.count
         kept = self._read_slots(value, path, walk)
-        if self.closed:
+        if self.closed and walk.count - before < walk.enough:
             self._refuse_unknown(value, path, walk)
         if walk.count > before:
             return INVALID
@@ -129,9 +129,12 @@ class Record(Container):
 
     def _read_slots(self, value: dict[str, Any], path: Place, walk: Walk) -> dict[str, Any]:
         kept = {}
+        full = walk.count + walk.enough
         if self.tag is not None and value.get(self.tag[0]) != self.tag[1]:
             walk.refuse(wrong_value, join(path, self.tag[0]), f'"{self.tag[1]}"', value.get(self.tag[0]))
         for slot in self.slots:
+            if walk.count >= full:
+                break
             if slot.wire in value:
                 given = value[slot.wire]
                 if given is None and walk.lax and not slot.required and slot.strictly(None) is INVALID:
@@ -201,7 +204,8 @@ class Either(Node):
         for lax in (False, True) if walk.lax else (False,):
             attempts = []
             for branch in branches:
-                attempt = Walk(lax, memo)
+                # Where a lax reading follows, a strict one need not say what is wrong.
+                attempt = Walk(lax, memo, walk.enough if lax is walk.lax else 1)
                 out = branch.read(value, path, attempt)
                 if not attempt.count:
                     return out

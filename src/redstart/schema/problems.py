@@ -14,6 +14,7 @@ import msgspec
 SHOWN_CHARS = 60
 SHOWN_PROBLEMS = 5
 SHOWN_CHOICES = 20
+ENOUGH = 1000  # problems of one value; more of it is not read
 LONGEST = 128  # characters of a name that is compared with others
 COMPARED = 48  # names that are compared in full
 SHOWN_PATH = 300
@@ -76,7 +77,8 @@ class ShapeError(ValueError):
         shown = [problem.sentence(self.noun) for problem in self.problems[:SHOWN_PROBLEMS]]
         more = len(self.problems) - len(shown) + self.more
         if more > 0:
-            shown.append(f"And {more:,} more.")
+            known = "" if more < ENOUGH - SHOWN_PROBLEMS else "at least "
+            shown.append(f"And {known}{more:,} more.")
         return " ".join(shown)
 
 

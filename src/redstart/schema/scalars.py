@@ -16,7 +16,7 @@ import msgspec
 
 from redstart.schema.emit import Defs, Schema, any_of
 from redstart.schema.limits import Limits
-from redstart.schema.problems import Findings, P, Place, Problem, not_a_choice, one_of, wrong_type, wrong_value
+from redstart.schema.problems import ENOUGH, Findings, P, Place, Problem, not_a_choice, one_of, wrong_type, wrong_value
 
 
 class Sentinel:
@@ -37,15 +37,16 @@ class Walk(Findings):
     """One pass over one value: how strict it is, and what it found wrong.
 
     A union tries its branches on the same value. `memo` is what keeps that linear: inside of a union no node reads
-    the same array or object twice with the same strictness.
+    the same array or object twice with the same strictness. `enough` problems in an array or object end its reading.
     """
 
-    __slots__ = ("lax", "memo")
+    __slots__ = ("enough", "lax", "memo")
 
-    def __init__(self, lax: bool, memo: dict[Any, Any] | None = None) -> None:
+    def __init__(self, lax: bool, memo: dict[Any, Any] | None = None, enough: int = ENOUGH) -> None:
         super().__init__()
         self.lax = lax
         self.memo = memo
+        self.enough = enough
 
     def refuse(self, make: Callable[P, Problem], *args: P.args, **kwargs: P.kwargs) -> Any:
         self.add(make, *args, **kwargs)

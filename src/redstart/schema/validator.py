@@ -8,10 +8,12 @@ Must not know: Python types, functions.
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
-from redstart.schema.cost import affordable, is_tangled, target
+from redstart.schema.cost import affordable, is_tangled, quoted, target
 from redstart.schema.problems import (
+    ENOUGH,
     SHOWN_PROBLEMS,
     Findings,
     Place,
@@ -63,6 +65,14 @@ class Walker:
         self.root = root
         self.where = where
         self.draft7 = draft7
+        self._texts: dict[int, frozenset[str]] = {}
+
+    def texts(self, choices: Any) -> frozenset[str]:
+        """The texts in an `enum` of this document: one that is right is found at once in a long list."""
+        known = self._texts.get(id(choices))
+        if known is None:
+            known = self._texts[id(choices)] = frozenset(choice for choice in choices if isinstance(choice, str))
+        return known
 
     def target(self, ref: str) -> Any:
         found = target(self.root, ref)
@@ -124,7 +134,7 @@ class Run(Findings):
         self._seen: set[tuple[int, int]] = set()
 
     def check(self, schema: Any, value: Any, path: Place) -> None:
-        if schema is True or schema == {}:
+        if schema is True or schema == {} or self.count >= ENOUGH:
             return
         if schema is False:
             self.add(not_allowed, path, value)
@@ -158,7 +168,8 @@ def _type(content: Any, value: Any, path: Place, run: "Run", schema: Any) -> Non
 
 
 def _enum(content: Any, value: Any, path: Place, run: "Run", schema: Any) -> None:
-    if not any(same(choice, value) for choice in content):
+    found = value in run.walker.texts(content) if isinstance(value, str) else any(same(each, value) for each in content)
+    if not found:
         run.add(not_a_choice, path, one_of(content), value, content)
 
 
@@ -307,14 +318,22 @@ class Validator:
             run.check(self.schema, value, "")
             if run.count:
                 raise run.error(noun)
-        elif not self._engine.is_valid(value):
+        elif not self._fits(value, noun):
             raise self._explained(value, noun)
+
+    def _fits(self, value: Any, noun: str) -> bool:
+        try:
+            return bool(self._engine.is_valid(value))
+        except ValueError as error:  # more levels than the engine can read
+            raise ShapeError([refused("", f"it is nested too deeply ({error})")], noun=noun) from None
 
     def _explained(self, value: Any, noun: str) -> ShapeError:
         # Where branches contain each other, the engine lists the errors of every way through them.
         if self._tangled and not affordable(self.schema, value, room=2_000, share=1):
             words = "it does not fit the schema, and has too many levels to say where"
             return ShapeError([refused("", words)], noun=noun)
+        if quoted(value) > QUOTED:
+            return ShapeError([refused("", "it does not fit the schema, and is too large to say where")], noun=noun)
         told: dict[Problem, None] = {}
         more = 0
         errors = self._engine.iter_errors(value)
@@ -322,7 +341,7 @@ class Validator:
             found = _told(error, self._walker).error()
             told.update(dict.fromkeys(found.problems))
             more += found.more
-        return ShapeError(list(told), noun=noun, more=more + sum(1 for _ in errors))
+        return ShapeError(list(told), noun=noun, more=more + sum(1 for _ in islice(errors, ENOUGH)))
 
     def without_nulls(self, value: Any) -> Any:
         """A copy of the value without the properties that are null, optional and not nullable: null means absent."""
@@ -417,6 +436,7 @@ def _refuse_ref(ref: str, walker: Walker) -> None:
         ref = target["$ref"]
 
 
+QUOTED = 4_000_000  # characters; the engine needs up to ten times as much memory
 BACKTRACKED = 10_000  # steps for one text
 VALUES = ("const", "enum", "default", "examples")
 
