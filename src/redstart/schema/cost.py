@@ -146,8 +146,11 @@ def _lacking(root: Any, schema: Any, value: Any, known: dict[tuple[int, int], in
         known[pair] = 0
         ways = [_lacking(root, inner, value, known) for inner in _here(root, schema, value)]
         own = len({*schema.get("required", ())}.difference(value)) if isinstance(value, dict) else 0
-        inside = sum(_lacking(root, inner, part, known) for inner, part in _inside(schema, value))
-        known[pair] = own + inside + (sum(ways) if all(ways) else 0)  # one branch that takes it is enough
+        known[pair] = own + (sum(ways) if all(ways) else 0)  # one branch that takes it is enough
+        for inner, part in _inside(schema, value):
+            known[pair] += _lacking(root, inner, part, known)
+            if known[pair] > LACKED:
+                break
     return known[pair]
 
 
