@@ -111,7 +111,7 @@ class Arguments:
         """Renames, conversions that msgspec cannot do, and optional arguments without a default."""
         if self._names:
             out = {self._names[name]: value for name, value in out.items()}
-        walk = Walk(False)
+        walk = Walk(False, enough=1)  # `_mend` says what is wrong
         for argument, node in self._late:
             key = argument.slot.key
             if out[key] is not msgspec.UNSET:
