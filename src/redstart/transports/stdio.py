@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 GRACE: Final = 0.5
 """Seconds that open calls have after the end of the input: enough for `echo … | server`, never a hang."""
-PATIENCE: Final = 2.0
+PATIENCE: Final = 10.0
 """Seconds without a byte taken after which a client that has closed our input is gone."""
 READ_SIZE: Final = 1 << 18
 HINT: Final = (
