@@ -16,11 +16,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @overload
-def tool(fn: F, /) -> F: ...
+def tool(fn: F, /, name: str = "", **options: Unpack[ToolOptions]) -> F: ...
 @overload
-def tool(name: str = "", **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+def tool(name: str, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+@overload
+def tool(*, name: str = "", **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 @showing(ToolOptions)
-def tool(name: Any = "", **options: Any) -> Any:
+def tool(fn: Any = None, /, name: str = "", **options: Any) -> Any:
     """Mark a function, or a method, as a tool; it is returned unchanged.
 
     >>> @tool(title="Add")
@@ -29,22 +31,24 @@ def tool(name: Any = "", **options: Any) -> Any:
     >>> add(1)
     3
     """
-    return decorating(name, lambda fn, name: mark(fn, "tool", {"name": name, **options}))
+    return decorating(fn, name, lambda fn, name: mark(fn, "tool", {"name": name, **options}))
 
 
 @overload
-def prompt(fn: F, /) -> F: ...
+def prompt(fn: F, /, name: str = "", **options: Unpack[PromptOptions]) -> F: ...
 @overload
-def prompt(name: str = "", **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+def prompt(name: str, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+@overload
+def prompt(*, name: str = "", **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
 @showing(PromptOptions)
-def prompt(name: Any = "", **options: Any) -> Any:
+def prompt(fn: Any = None, /, name: str = "", **options: Any) -> Any:
     """Mark a function, or a method, as a prompt; it is returned unchanged.
 
     >>> @prompt
     ... def review(code: str) -> str:
     ...     return f"Review this code: {code}"
     """
-    return decorating(name, lambda fn, name: mark(fn, "prompt", {"name": name, **options}))
+    return decorating(fn, name, lambda fn, name: mark(fn, "prompt", {"name": name, **options}))
 
 
 @showing(ResourceOptions)

@@ -506,3 +506,21 @@ def test_invalid_header_annotations_are_refused_at_registration(properties: dict
     schema = {"type": "object", "properties": properties}
     with pytest.raises((RegistrationError, ValueError)):
         Server("tools").register(Tool("t", handler=lambda args: "", input_schema=schema))
+
+
+@pytest.mark.parametrize(("is_async", "kind"), [(True, "Context"), (False, "SyncContext")])
+def test_a_context_without_an_annotation_is_mentioned(
+    is_async: bool, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def plain(a: int, ctx) -> int:  # type: ignore[no-untyped-def]
+        return a
+
+    async def waiting(a: int, ctx) -> int:  # type: ignore[no-untyped-def]
+        return a
+
+    Server("s").tool(waiting if is_async else plain)
+    assert f"is an argument of the tool, because it has no annotation; write `ctx: {kind}`" in caplog.text
+    assert "test_tools.py:" in caplog.text
+    caplog.clear()
+    Server("s").tool(lambda ctx: ctx, name="explicit", parameters=[Parameter("ctx")])
+    assert not caplog.text

@@ -319,12 +319,13 @@ def test_the_name_may_come_first(decorate: str) -> None:
     getattr(server, decorate)(name="second", title="Second")(handler)
     getattr(server, decorate)()(handler)
     getattr(server, decorate)(handler)
+    getattr(server, decorate)(handler, name="given", title="Given")
 
     def own() -> str:
         return ""
 
     server.register(getattr(redstart, decorate)("third")(own))
-    assert [thing.name for thing in registry] == ["first", "second", "handler", "third"]
+    assert [thing.name for thing in registry] == ["first", "second", "handler", "given", "third"]
 
 
 def test_a_lifespan_may_be_a_plain_generator_function() -> None:

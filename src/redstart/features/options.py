@@ -171,11 +171,11 @@ def _shown(kind: Any, name: str) -> Any:
     return getattr(hint, "__forward_arg__", hint)
 
 
-def decorating(given: Any, serve: Callable[[Any, str], Any]) -> Any:
-    """`@tool` is given the function itself, `@tool("name")` and `@tool(name="name")` a name."""
+def decorating(given: Any, name: str, serve: Callable[[Any, str], Any]) -> Any:
+    """`@tool` and `tool(fn, name="x")` are given the function, `@tool("x")` and `@tool(name="x")` only a name."""
     if given is None or isinstance(given, str):
-        return lambda fn: serve(fn, given or "")
-    return serve(given, "")
+        return lambda fn: serve(fn, given or name)
+    return serve(given, name)
 
 
 # ---------------------------------------------------------------- kinds of values

@@ -38,7 +38,7 @@ from redstart.features.solutions import Cut, cut_for, predicate_options
 from redstart.protocol.call import Call
 from redstart.protocol.headers import ParamRule
 from redstart.schema.problems import ShapeError
-from redstart.schema.signature import compile_signature
+from redstart.schema.signature import Signature, compile_signature
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, ProtocolError
 
@@ -129,6 +129,7 @@ class Tool:
             )
             self.injected, self.bind, self.input_schema = signature.injected, signature.bind, signature.input_schema
             described, returns = signature.description, signature.returns
+            self._warn_of_bare_context(signature)
         else:
             explicit = compile_explicit(
                 self.name, self.handler, self.parameters, self._schemas[0], injected, self.place, self.apply_defaults
@@ -149,6 +150,13 @@ class Tool:
             if name not in ANNOTATIONS:
                 hint = did_you_mean(name, ANNOTATIONS)
                 log.warning("%s: annotations of %s: no client knows %r%s", self.place, self.name, name, hint)
+
+    def _warn_of_bare_context(self, signature: Signature) -> None:
+        """Without an annotation `ctx` is an argument like any other, and every model would be asked for it."""
+        if any(field.name == "ctx" and field.annotation is Any for field in signature.fields):
+            kind = "Context" if inspect.iscoroutinefunction(self.handler) else "SyncContext"
+            text = "%s: ctx of %s is an argument of the tool, because it has no annotation; write `ctx: %s`"
+            log.warning(text, self.place, self.name, kind)
 
     # ------------------------------------------------------------ listing
 

@@ -172,11 +172,13 @@ class Server(Running):
     # ------------------------------------------------------------ registering
 
     @overload
-    def tool(self, fn: F, /) -> F: ...
+    def tool(self, fn: F, /, name: str = "", **options: Unpack[ToolOptions]) -> F: ...
     @overload
-    def tool(self, name: str = "", **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    def tool(self, name: str, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    @overload
+    def tool(self, /, *, name: str = "", **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     @showing(ToolOptions)
-    def tool(self, name: Any = "", **options: Any) -> Any:
+    def tool(self, fn: Any = None, /, name: str = "", **options: Any) -> Any:
         """Serve a function as a tool; the function itself is returned unchanged.
 
         >>> server = Server("shop")
@@ -190,7 +192,7 @@ class Server(Running):
             self.register(Tool(name, handler=fn, **options))
             return fn
 
-        return decorating(name, serve)
+        return decorating(fn, name, serve)
 
     @showing(PredicateOptions)
     def predicate(self, **options: Unpack[PredicateOptions]) -> Callable[[F], F]:
@@ -214,11 +216,13 @@ class Server(Running):
         return decorate
 
     @overload
-    def prompt(self, fn: F, /) -> F: ...
+    def prompt(self, fn: F, /, name: str = "", **options: Unpack[PromptOptions]) -> F: ...
     @overload
-    def prompt(self, name: str = "", **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+    def prompt(self, name: str, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+    @overload
+    def prompt(self, /, *, name: str = "", **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
     @showing(PromptOptions)
-    def prompt(self, name: Any = "", **options: Any) -> Any:
+    def prompt(self, fn: Any = None, /, name: str = "", **options: Any) -> Any:
         """Serve a function as a prompt: what it returns becomes messages.
 
         >>> server = Server("desk")
@@ -234,7 +238,7 @@ class Server(Running):
             self.register(Prompt(name, handler=fn, **options))
             return fn
 
-        return decorating(name, serve)
+        return decorating(fn, name, serve)
 
     @showing(ResourceOptions)
     def resource(self, uri: str, name: str = "", **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
