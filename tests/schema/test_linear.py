@@ -199,6 +199,21 @@ class Sets(msgspec.Struct):
     numbers: set[int]
 
 
+class Ids(pydantic.BaseModel):
+    ids: set[uuid.UUID] = set()
+    sums: "dict[str, frozenset[Decimal] | None]" = {}
+    by_number: dict[int, "Ids"] = {}
+
+
+class Point(pydantic.BaseModel, frozen=True):
+    x: int
+    y: int = 0
+
+
+class Points(pydantic.BaseModel):
+    points: set[Point] = pydantic.Field(max_length=MANY)
+
+
 @pytest.mark.parametrize(
     ("annotation", "write"),
     [
@@ -210,8 +225,15 @@ class Sets(msgspec.Struct):
         (dict[int, int], lambda numbers: {str(number): 1 for number in numbers}),
         (dict[uuid.UUID, int], lambda numbers: {str(uuid.UUID(int=number)): 1 for number in numbers}),
         (Sets, lambda numbers: {"numbers": list(numbers)}),
+        (Ids, lambda numbers: {"by_number": {"1": {"ids": [str(uuid.UUID(int=number)) for number in numbers]}}}),
+        (list[Ids], lambda numbers: [{"sums": {"a": [str(number) for number in numbers]}}]),
+        (Ids, lambda numbers: {"by_number": {str(number): {} for number in numbers}}),
+        (Points, lambda numbers: {"points": [{"x": number} for number in numbers]}),
     ],
-    ids=["int", "UUID", "Decimal", "tuple", "any", "int keys", "UUID keys", "in a Struct"],
+    ids=[
+        *("int", "UUID", "Decimal", "tuple", "any", "int keys", "UUID keys", "in a Struct"),
+        *("UUID in a model", "Decimal in a model", "int keys in a model", "models in a model"),
+    ],
 )
 def test_values_that_have_one_hash_are_not_compared_with_each_other(annotation: Any, write: Any) -> None:
     assert "have one hash" in refusal(annotation, write(range(0, MODULUS * 100_000, MODULUS)))  # 10 minutes to compare
@@ -223,6 +245,18 @@ def test_one_value_many_times_is_one_value() -> None:
     assert signature.bind(msgspec.json.encode({"x": [-1, -2, MODULUS, 2 * MODULUS] * MANY})) == {
         "x": {-1, -2, MODULUS, 2 * MODULUS}
     }
+
+
+def test_sets_of_a_model_are_what_they_were() -> None:
+    signature = Signature.from_parameters("t", [("x", Points, "", True, EMPTY), ("y", Ids, "", True, EMPTY)])
+    points = [{"x": 1}, {"x": 2}] * MANY  # two in all, so not too many
+    sent = {"x": {"points": points}, "y": {"by_number": {"1": {"sums": {"a": ["1", "1.0"], "b": None}}}}}
+    assert signature.bind(msgspec.json.encode(sent)) == {
+        "x": Points(points={Point(x=1), Point(x=2)}),
+        "y": Ids(by_number={1: Ids(sums={"a": frozenset({Decimal(1)}), "b": None})}),
+    }
+    assert "at most 20000 items" in refusal(Points, {"points": [{"x": number} for number in range(MANY + 1)]})
+    assert "by_number" in refusal(Ids, {"by_number": {"one": {}}})
 
 
 # ---------------------------------------------------------------- many things wrong at once

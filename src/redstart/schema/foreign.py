@@ -14,6 +14,7 @@ import msgspec
 from redstart.schema.containers import opened, remembered
 from redstart.schema.cost import LACKED, affordable, is_tangled, lacks_too_much, most_required
 from redstart.schema.emit import Defs, Schema
+from redstart.schema.guards import guarded_validator, needs_guards
 from redstart.schema.problems import (
     Place,
     Problem,
@@ -102,17 +103,20 @@ def _described(schema: Schema, cls: Any) -> Schema:
 class Foreign(Node):
     """A value that pydantic reads, by its own rules: strictly first, then as lax as it is."""
 
-    __slots__ = ("adapter", "cls", "document", "required", "tangle")
+    __slots__ = ("cls", "document", "engine", "required", "tangle")
     rank = 29
 
     def __init__(self, annotation: Any, fail: Callable[[Any, str], Exception]) -> None:
         pydantic = sys.modules["pydantic"]
         self.cls = annotation
         try:
-            self.adapter = pydantic.TypeAdapter(annotation)
-            self.document: Schema = self.adapter.json_schema(schema_generator=_generator())
+            adapter = pydantic.TypeAdapter(annotation)
+            self.document: Schema = adapter.json_schema(schema_generator=_generator())
             tangled = is_tangled(self.document)
-            by_name = self.adapter.json_schema(schema_generator=_generator(), by_alias=False) if tangled else None
+            by_name = adapter.json_schema(schema_generator=_generator(), by_alias=False) if tangled else None
+            adapter.rebuild()  # a model may have asked to be built when it is used
+            guarded = needs_guards(adapter.core_schema)
+            self.engine = guarded_validator(adapter.core_schema) if guarded else adapter.validator
         except Exception as error:
             raise fail(annotation, f"is refused by pydantic: {error}") from error
         self.required = most_required(self.document)
@@ -135,12 +139,12 @@ class Foreign(Node):
     def _read(self, value: Any, path: Place, walk: Walk) -> Any:
         error_type = sys.modules["pydantic"].ValidationError
         try:
-            return self.adapter.validate_json(msgspec.json.encode(value), strict=True)
+            return self.engine.validate_json(msgspec.json.encode(value), strict=True)
         except error_type as error:
             if not walk.lax:
                 return self._refuse(error, path, walk)
         try:
-            return self.adapter.validate_python(value)
+            return self.engine.validate_python(value)
         except error_type as error:
             inner = opened(value, dict, walk)
             inner = opened(value, list, walk) if inner is value else inner
@@ -158,7 +162,7 @@ class Foreign(Node):
         for place in nulls:
             _remove(rest, place)
         try:
-            return self.adapter.validate_python(rest)
+            return self.engine.validate_python(rest)
         except sys.modules["pydantic"].ValidationError as left:
             return self._refuse(error, path, walk, {item["loc"] for item in left.errors()})
 
