@@ -39,6 +39,13 @@ async def chatter(ctx: Context, words: int) -> str:
 
 
 @server.tool
+async def burst(ctx: Context, size: int) -> str:
+    for part in range(2):
+        await ctx.progress(part + 1, message="x" * (size // 3))
+    return "x" * (size // 3)
+
+
+@server.tool
 async def long(size: int) -> str:
     sys.stderr.write("long\n")
     sys.stderr.flush()

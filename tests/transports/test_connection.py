@@ -181,6 +181,54 @@ def test_an_unread_reply_ends_the_connection() -> None:
         assert b"does not read" in child.read_until(b"does not read", "stderr")
 
 
+def ask_for(client: Socket, kind: str, size: int) -> None:
+    """Ask for so much that only a part of it fits into the sockets: in one reply, or after an event."""
+    if kind == "reply":
+        body, headers = call(1, "long", size=size)
+    else:
+        body, headers = call(1, "burst", size=size)
+    client.post(body, *headers)
+
+
+@linux
+@pytest.mark.parametrize("kind", ["reply", "stream"])
+def test_what_waits_for_all_clients_together_is_bounded(kind: str) -> None:
+    with serving(max_unsent_bytes=32 * MIB) as (child, host, port), ExitStack() as stack:
+        with Socket(host, port) as first:  # what one of them takes is part of what a server needs
+            ask_for(first, kind, 12 * MIB)
+            assert first.response()[0] == 200
+        before = resident(child)
+        for _ in range(15):
+            client = stack.enter_context(Socket(host, port))
+            ask_for(client, kind, 12 * MIB)
+            assert client.file.readline().startswith(b"HTTP/1.1 200")
+        good = stack.enter_context(Socket(host, port))
+        good.post(PING)
+        assert good.response()[0] == 200
+        assert resident(child) - before < 130 * MIB
+        assert b"does not read" in child.read_until(b"does not read", "stderr")
+
+
+def test_who_reads_is_not_hung_up_on_for_those_who_do_not() -> None:
+    with serving(max_unsent_bytes=64 * MIB) as (_, host, port), ExitStack() as stack:
+        good = stack.enter_context(Socket(host, port))
+        ask_for(good, "reply", 24 * MIB)
+
+        def another_stalls() -> None:
+            client = stack.enter_context(Socket(host, port))
+            ask_for(client, "reply", 12 * MIB)
+            assert client.file.readline().startswith(b"HTTP/1.1 200")
+
+        assert len(read_slowly(good, another_stalls)) > 24 * MIB
+
+
+def test_a_reply_larger_than_what_may_wait_is_sent() -> None:
+    with serving(max_unsent_bytes=MIB) as (_, host, port), Socket(host, port) as client:
+        for _ in range(2):
+            ask_for(client, "reply", 24 * MIB)
+            assert len(read_slowly(client, lambda: None)) > 24 * MIB
+
+
 @linux
 def test_calls_whose_clients_have_gone_take_bounded_memory() -> None:
     with serving(drain=0.1) as (child, host, port), Socket(host, port) as good:

@@ -51,6 +51,7 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ),
     ("port", 70000, "port must be a whole number from 0 to 65535, not 70000"),
     ("host", 5, "host must be a text (str), not 5"),
+    ("max_unsent_bytes", 0, "max_unsent_bytes must be a whole number of at least 1, not 0"),
     ("body_deadline", 0, "body_deadline must be a number of seconds above 0, not 0"),
 ]
 BAD_VALUES_OF_ALL: list[tuple[str, Any, str]] = [

@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Write = Callable[[bytes], bool]
 HeaderList = list[tuple[bytes, bytes]]
 
 JSON: Final = (b"content-type", b"application/json")
@@ -31,6 +30,16 @@ class Watcher(Protocol):
     def client_waits(self) -> None: ...
 
 
+class Direct(Protocol):
+    """A connection of our own."""
+
+    def write(self, body: bytes) -> bool:
+        """Send a part of a stream at once; False where the client is behind."""
+
+    def hold(self, size: int) -> None:
+        """So many bytes more wait until the client has caught up."""
+
+
 class Caller(Protocol):
     """One request's client."""
 
@@ -43,8 +52,8 @@ class Caller(Protocol):
         """Seconds that the client has to take what was sent to it."""
 
     @property
-    def write(self) -> Write | None:
-        """What sends a part of a stream at once, if it can; None where there is no such thing."""
+    def direct(self) -> Direct | None:
+        """The connection, where it is ours."""
 
     async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
         """The whole body, or None where it is larger than allowed."""
@@ -78,7 +87,7 @@ class AsgiCaller:
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def write(self) -> Write | None:
+    def direct(self) -> Direct | None:
         return None
 
     async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:

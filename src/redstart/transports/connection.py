@@ -20,7 +20,8 @@ from urllib.parse import unquote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from redstart.transports.caller import JSON_ONLY, HeaderList, Watcher
+from redstart.transports.backlog import Backlog
+from redstart.transports.caller import JSON_ONLY, Direct, HeaderList, Watcher
 from redstart.transports.options import WRITE_DEADLINE
 
 log = logging.getLogger("redstart")
@@ -63,6 +64,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     deadline = 10.0
     write_deadline = WRITE_DEADLINE
     idle = 75.0
+    backlog = Backlog()
     stopping = False
     heads_in_all = 0
     """How many heads are remembered by all connections together."""
@@ -84,7 +86,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._trailing = False  # whether the last chunk has no data yet: the end, and trailers, may follow
         self._refusal: tuple[int, bytes] | None = None
         self._unsent = 0
-        self._taken = self.loop.time()
+        self.taken = self.loop.time()
+        self.held = 0  # the bytes that are written only when the client has taken what was written before
         self.reading = True  # a connection that says nothing is held no longer than one that says too little
         self.since = self.loop.time()
 
@@ -313,8 +316,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def sweep(self, now: float) -> None:
         """Hang up on a client that does not read, does not end its request, or has nothing more to say."""
         if self._stalls(now):
-            log.warning("closed a connection whose client does not read")
-            self.transport.abort()
+            self.give_up()
         elif self._running():
             self.cycle.sweep(now)
         elif self.reading and now - self.since > self.deadline:
@@ -325,17 +327,51 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
 
     def _stalls(self, now: float) -> bool:
         """Whether the client has taken too little of what was sent to it for too long."""
-        unsent = self.transport.get_write_buffer_size()
+        self._look(now)
+        patience = min(self.write_deadline, STOPPING) if self.stopping else self.write_deadline
+        return now - self.taken > patience
+
+    def _look(self, now: float) -> int:
+        """How much was sent that the client has not taken; notes when it has taken some."""
+        unsent: int = self.transport.get_write_buffer_size()
         if not unsent or unsent <= self._unsent - LEAST:
-            self._unsent, self._taken = unsent, now
+            self._unsent, self.taken = unsent, now
         elif unsent > self._unsent:
             self._unsent = unsent  # more was sent
-        patience = min(self.write_deadline, STOPPING) if self.stopping else self.write_deadline
-        return now - self._taken > patience
+        return unsent
+
+    def waiting(self) -> int:
+        return self._look(self.loop.time()) + self.held
+
+    def give_up(self) -> None:
+        log.warning("closed a connection whose client does not read")
+        self.transport.abort()
+
+    def pause_writing(self) -> None:
+        """The transport says so in the very write by which a client falls behind: what waits is counted at once."""
+        super().pause_writing()
+        if not self._unsent:  # it had taken all
+            self.taken = self.loop.time()
+        self.backlog.put(self)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.backlog.drop(self)
+
+    async def caught_up(self, size: int) -> None:
+        """Wait until the client has taken what was sent; so many bytes more wait with it."""
+        self.hold(size)
+        await self.flow.drain()
+        self.held = 0
+
+    def hold(self, size: int) -> None:
+        if self.flow.write_paused:
+            self.held += size
+            self.backlog.put(self)
 
     def shutdown(self) -> None:
         self.stopping = True
-        self._taken = self.loop.time()
+        self.taken = self.loop.time()
         super().shutdown()
 
     def cut_off(self) -> None:
@@ -346,6 +382,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def connection_lost(self, exc: Exception | None) -> None:
         self.connections.discard(self)
         self._forget_heads()
+        self.backlog.drop(self)
         if self.cycle is not None:
             self.cycle.lose()
         self._cycles.clear()
@@ -411,10 +448,10 @@ class Cycle:
         return body
 
     async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
+        if self._wire.flow.write_paused and not self.disconnected:
+            await self._wire.caught_up(len(body))
         if self.disconnected:
             return
-        if self._wire.flow.write_paused:
-            await self._wire.flow.drain()
         head = self._head(status, headers)
         if self._scope["method"] == "HEAD":
             self._wire.transport.write(b"%bcontent-length: %d\r\n\r\n" % (head, len(body)))
@@ -426,7 +463,7 @@ class Cycle:
         """A part of an event stream; such a response has no length."""
         wire = self._wire
         if wire.flow.write_paused and not self.disconnected:
-            await wire.flow.drain()
+            await wire.caught_up(len(message.get("body", b"")))
         if self.disconnected:
             return
         if message["type"] == "http.response.start":
@@ -455,6 +492,13 @@ class Cycle:
             return False
         self._write_part(body)
         return True
+
+    def hold(self, size: int) -> None:
+        self._wire.hold(size)
+
+    @property
+    def direct(self) -> Direct:
+        return self
 
     def watch(self, watcher: Watcher, patience: float) -> None:
         self._watcher = watcher

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 
-from redstart.transports.caller import Caller, HeaderList, Watcher, Write
+from redstart.transports.caller import Caller, Direct, HeaderList, Watcher
 
 METHOD: Final = b"access-control-request-method"
 _HEADERS: Final = b"access-control-request-headers"
@@ -48,8 +48,8 @@ class PageCaller:
         return self._caller.deadline
 
     @property
-    def write(self) -> Write | None:
-        return self._caller.write
+    def direct(self) -> Direct | None:
+        return self._caller.direct
 
     async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
         return await self._caller.body(headers, limit)

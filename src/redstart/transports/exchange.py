@@ -194,7 +194,7 @@ class Exchange:
 
     def _open_writer(self) -> Writer:
         caller = self._caller
-        self._writer = Writer(caller.send, self._headers, self._keep_alive, caller.write, caller.deadline)
+        self._writer = Writer(caller.send, self._headers, self._keep_alive, caller.direct, caller.deadline)
         return self._writer
 
     def _commit(self) -> None:

@@ -258,7 +258,7 @@ class Endpoint:
             if found is None:
                 return Rejection(404, "Nothing is known of that event any more")
             stream, after = found
-        writer = Writer(caller.send, [], self.keep_alive, caller.write, caller.deadline)
+        writer = Writer(caller.send, [], self.keep_alive, caller.direct, caller.deadline)
         stream.attach(writer, after)
         try:
             await writer.until_gone(caller)

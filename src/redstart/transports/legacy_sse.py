@@ -83,7 +83,7 @@ class LegacySse:
             return Rejection(503, "Too many open streams; try again later")
         endpoint = self._endpoint
         id = secrets.token_urlsafe(24)
-        writer = Writer(caller.send, [], endpoint.keep_alive, caller.write, caller.deadline)
+        writer = Writer(caller.send, [], endpoint.keep_alive, caller.direct, caller.deadline)
         where = f"{scope.get('root_path', '')}{POST}?session_id={id}"
         writer.push(b"event: endpoint\ndata: %b\n\n" % where.encode())
         peer = self._peers[id] = _Peer(endpoint, writer, principal_key(user))

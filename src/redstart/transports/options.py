@@ -31,6 +31,8 @@ KEEP_ALIVE: Final = 15.0
 """Seconds without an event after which a stream gets a comment, so that proxies do not close it."""
 WRITE_DEADLINE: Final = 30.0
 """Seconds that a client has to take what was sent to it."""
+MAX_UNSENT: Final = 128 * 1024 * 1024
+"""The bytes that wait for clients that are behind, of all connections together."""
 MAX_SESSIONS: Final = 10_000
 SESSION_IDLE: Final = 3600.0
 """Seconds after which a session that nobody uses is let go."""
@@ -105,6 +107,7 @@ class HttpOptions(EndpointOptions, total=False):
     host: Annotated[str, Rule(text, "127.0.0.1")]
     port: Annotated[int, Rule(_port, 8000)]
     body_deadline: Annotated[float, Rule(seconds, BODY_DEADLINE)]
+    max_unsent_bytes: Annotated[int, Rule(at_least(1), MAX_UNSENT)]
 
 
 class StdioOptions(TypedDict, total=False):

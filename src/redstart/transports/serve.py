@@ -66,7 +66,7 @@ async def serve_http(server: Server, options: HttpOptions) -> None:
         listener.close()
         raise
     shown = f"http://{_url_host(host)}:{listener.getsockname()[1]}{app.path}"
-    runner = Runner(_config(app, options["body_deadline"]), app, f"{server.name} is served at {shown}\n")
+    runner = Runner(_config(app, options), app, f"{server.name} is served at {shown}\n")
     serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)
@@ -78,12 +78,12 @@ async def serve_http(server: Server, options: HttpOptions) -> None:
         raise
 
 
-def _config(app: Endpoint, body_deadline: float) -> Any:
+def _config(app: Endpoint, options: HttpOptions) -> Any:
     import uvicorn
 
     return uvicorn.Config(
         app,
-        http=_protocol(app, body_deadline),
+        http=_protocol(app, options),
         ws="none",
         lifespan="off",  # it is started before, and stopped by our runner
         access_log=False,
@@ -117,9 +117,15 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _protocol(app: Endpoint, deadline: float) -> Any:
+def _protocol(app: Endpoint, options: HttpOptions) -> Any:
     """Our HTTP connection with this server's limits."""
+    from redstart.transports.backlog import Backlog
     from redstart.transports.connection import Connection
 
-    limits = {"deadline": deadline, "max_body": app.guard.max_body, "write_deadline": app.write_deadline}
+    limits = {
+        "deadline": options["body_deadline"],
+        "max_body": app.guard.max_body,
+        "write_deadline": app.write_deadline,
+        "backlog": Backlog(options["max_unsent_bytes"]),
+    }
     return type("Connection", (Connection,), limits)

@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from typing import ClassVar, Final
 
 from redstart.protocol.framing import SSE_COMMENT, sse_event, sse_prime
-from redstart.transports.caller import Caller, HeaderList, Send, Write
+from redstart.transports.caller import Caller, Direct, HeaderList, Send
 from redstart.transports.options import KEEP_ALIVE, KEPT_BYTES, WRITE_DEADLINE
 
 log = logging.getLogger("redstart")
@@ -38,8 +38,8 @@ class Writer:
     patience: ClassVar[float] = 10.0
     """Seconds that a client has to read why it was shed, before it is hung up on."""
     __slots__ = (
-        "_blocked", "_bytes", "_deadline", "_events", "_idle", "_keep_alive", "_last", "_loop", "_parked", "_pump",
-        "_send", "_timer", "_write", "closed", "shed",
+        "_blocked", "_bytes", "_deadline", "_direct", "_events", "_idle", "_keep_alive", "_last", "_loop", "_parked",
+        "_pump", "_send", "_timer", "closed", "shed",
     )  # fmt: skip
 
     def __init__(
@@ -47,11 +47,11 @@ class Writer:
         send: Send,
         headers: HeaderList,
         keep_alive: float = KEEP_ALIVE,
-        write: Write | None = None,
+        direct: Direct | None = None,
         deadline: float = WRITE_DEADLINE,
     ) -> None:
         self._send = send
-        self._write = write  # sends at once, where that can be done; else says no
+        self._direct = direct
         self._loop = asyncio.get_running_loop()
         self._parked: asyncio.Future[None] | None = None  # what the pump waits for while there is nothing to do
         self._last = 0.0
@@ -74,7 +74,7 @@ class Writer:
         if self.closed:
             return
         # With thousands of listeners it counts that nobody is woken, and that nothing new is left behind.
-        if self._parked is not None and not self._events and self._write is not None and self._write(event):
+        if self._parked is not None and not self._events and self._direct is not None and self._direct.write(event):
             self._last = self._loop.time()
             return
         if self._blocked and (len(self._events) >= MAX_EVENTS or self._bytes >= MAX_BYTES):
@@ -91,6 +91,8 @@ class Writer:
             return
         self._events.append(event)
         self._bytes += len(event)
+        if self._blocked and self._direct is not None:
+            self._direct.hold(len(event))
         self._wake()
 
     def close(self) -> None:
@@ -140,7 +142,7 @@ class Writer:
         """A sign of life where there was none for a while. One timer a stream, not one an event."""
         now = self._loop.time()
         # Where the connection is ours it has its own deadline, and knows how much the client has taken.
-        if self._write is None and self._blocked and now - self._blocked > self._deadline:
+        if self._direct is None and self._blocked and now - self._blocked > self._deadline:
             log.warning("a stream was closed: its client has not read for %g s", self._deadline)
             self.shed = True
             self.abort()
@@ -167,6 +169,7 @@ class Writer:
                     self._bytes = 0
                     self._blocked = self._loop.time()
                     await send({"type": "http.response.body", "body": data, "more_body": True})
+                    data = b""  # a stream that is quiet does not keep its last event
                     self._blocked = 0.0
                 self._idle.set()
                 if self.closed:
