@@ -1,8 +1,8 @@
 """`python -m tests.faults`, or `make faults`: what a well-behaved client notices while others misbehave.
 
 A real server is attacked in six ways, one after the other. Its memory must stay under 300 MiB, and the 99th percentile
-of a good client's calls within three times of what it is beside another client that behaves: the median of some rounds
-each, because a machine has other things to do. It takes about a minute and ends by itself.
+of a good client's calls within three times of what it is when nobody else is there: the median of some rounds each,
+because a machine has other things to do. It takes about a minute and ends by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .running import MAX_BYTES, attacked, peak, serving
 
 FACTOR = 3.0
 PACE = 0.005
-CALM = "ordinary"
+CALM = "undisturbed"
 
 
 def p99(port: int, until: float) -> float:

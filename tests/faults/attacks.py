@@ -85,12 +85,10 @@ class Client:
         return id
 
 
-def ordinary(port: int) -> Iterator[None]:
-    """No attack: another client that behaves. What a good client is compared with has as many neighbours."""
-    with Client(port) as client:
-        while True:
-            client.ask(modern_call("echo", text="x"))
-            yield
+def undisturbed(port: int) -> Iterator[None]:
+    """No attack. What a good client is compared with."""
+    while True:
+        yield
 
 
 def stalled_readers(port: int) -> Iterator[None]:
@@ -173,12 +171,14 @@ def batches(port: int) -> Iterator[None]:
 
 
 ATTACKS: dict[str, Callable[[int], Iterator[None]]] = {
-    attack.__name__: attack for attack in (ordinary, stalled_readers, sessions, kept_events, trailers, heads, batches)
+    attack.__name__: attack
+    for attack in (undisturbed, stalled_readers, sessions, kept_events, trailers, heads, batches)
 }
 
 
 def main() -> None:
     name, port, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    print("ready", flush=True)
     until = time.monotonic() + seconds
     struck = 0
     for _ in ATTACKS[name](port):

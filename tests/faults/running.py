@@ -58,7 +58,9 @@ def attacked(name: str, port: int, seconds: float) -> Iterator[Attacker]:
     command = [sys.executable, "-m", "tests.faults.attacks", name, str(port), str(seconds)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     attacker = Attacker()
+    assert process.stdout is not None
     try:
+        assert process.stdout.readline() == b"ready\n"  # the start of a process takes a core, and is not the attack
         yield attacker
         out, _ = process.communicate(timeout=DEADLINE)
         attacker.struck = int(out or b"0")
