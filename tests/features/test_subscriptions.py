@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -75,7 +77,7 @@ def test_one_call_reaches_both_eras_and_only_who_asked() -> None:
 
 def test_all_together_wait_for_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions and streams count together, and what one lets go another may have."""
-    monkeypatch.setattr(subscriptions, "MAX_SUBSCRIBED_BY_ALL", 40)
+    monkeypatch.setattr(subscriptions, "MAX_SUBSCRIBED_BY_ALL", 15_000)
 
     async def test() -> None:
         server = notes()
@@ -86,23 +88,73 @@ def test_all_together_wait_for_so_much_and_no_more(monkeypatch: pytest.MonkeyPat
             answer = await http.send(message(2, method, {"uri": uri}), headers=session)
             return int(answer.json().get("error", {}).get("code", 0))
 
-        assert await code(first, "resources/subscribe", "notes://" + "x" * 12) == 0
-        stream = http.start_modern(1, "subscriptions/listen", listen("notes://" + "y" * 12))
+        assert await code(first, "resources/subscribe", "notes://" + "x" * 6000) == 0
+        stream = http.start_modern(1, "subscriptions/listen", listen("notes://" + "y" * 6000))
         await stream.until(lambda r: r.messages())
-        assert await code(first, "resources/subscribe", "notes://" + "x" * 12) == 0  # twice is once
-        assert await code(second, "resources/subscribe", "notes://one") == -32603
+        assert await code(first, "resources/subscribe", "notes://" + "x" * 6000) == 0  # twice is once
+        assert await code(second, "resources/subscribe", "notes://" + "o" * 2500) == -32603
         stream.disconnect()
         await asyncio.wait([stream.task])
-        assert await code(second, "resources/subscribe", "notes://one") == 0
-        assert await code(second, "resources/subscribe", "notes://" + "z" * 12) == -32603
+        assert await code(second, "resources/subscribe", "notes://" + "o" * 2500) == 0
+        assert await code(second, "resources/subscribe", "notes://" + "z" * 6000) == -32603
         await http.send(method="DELETE", headers=first)
-        assert await code(second, "resources/subscribe", "notes://" + "z" * 12) == 0
-        assert await code(second, "resources/unsubscribe", "notes://one") == 0
+        assert await code(second, "resources/subscribe", "notes://" + "z" * 6000) == 0
+        assert await code(second, "resources/unsubscribe", "notes://" + "o" * 2500) == 0
         third = await http.open()
-        assert await code(third, "resources/subscribe", "notes://" + "w" * 12) == 0
+        assert await code(third, "resources/subscribe", "notes://" + "w" * 6000) == 0
         await server.host.stop()
 
     run(test())
+
+
+def test_the_headers_that_are_kept_with_a_subscription_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "MAX_SUBSCRIBED_BY_ALL", 100_000)
+
+    async def test() -> None:
+        server = notes()
+        http = Http(server.asgi())
+        sessions = [{**await http.open(), "x-large": "x" * 60_000} for _ in range(2)]
+
+        async def code(number: int, method: str) -> int:
+            answer = await http.send(message(2, method, {"uri": "notes://one"}), headers=sessions[number])
+            return int(answer.json().get("error", {}).get("code", 0))
+
+        for _ in range(2):  # those of the last call, not of all
+            assert await code(0, "resources/subscribe") == 0
+        assert await code(1, "resources/subscribe") == -32603
+        assert await code(0, "resources/unsubscribe") == 0  # who waits for nothing keeps nothing
+        assert await code(1, "resources/subscribe") == 0
+        await server.host.stop()
+
+    run(test())
+
+
+def test_the_answers_of_a_batch_are_not_kept_with_its_subscription() -> None:
+    async def test() -> int:
+        server = notes()
+
+        @server.resource("notes://long")
+        def long() -> str:
+            return "x" * 2_000_000
+
+        http = Http(server.asgi())
+        parts = [
+            message(id, f"resources/{what}", {"uri": "notes://long"}) for id, what in enumerate(("subscribe", "read"))
+        ]
+        sessions = [await http.open("2025-03-26") for _ in range(6)]
+        tracemalloc.start()
+        try:
+            for session in sessions:
+                answer = await http.send(b"[%b]" % b",".join(parts), headers=session)
+                assert len(answer.body) > 2_000_000
+            del answer
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+            await server.host.stop()
+
+    assert run(test()) < 4_000_000
 
 
 @pytest.mark.requirement("T55")

@@ -110,6 +110,15 @@ def test_a_new_initialize_ends_the_session_and_begins_another() -> None:
     assert (session.revision, session.initialized, session.subscriptions) == (LATEST, False, set())
 
 
+def test_the_first_initialize_ends_no_modern_call() -> None:
+    wire = Wire()
+    (lasting,) = wire.receive(modern(1, "tools/call", {"name": "echo"}))
+    (opened,) = wire.receive(request(2, "initialize", {"protocolVersion": LATEST}))
+    assert isinstance(lasting, Call)
+    assert isinstance(opened, Call)
+    assert (lasting.open, opened.open) == (True, True)
+
+
 @pytest.mark.parametrize(
     "data", [request(1, "initialize", {"protocolVersion": 7}), b"[%b]" % request(1, "initialize", {})]
 )

@@ -24,7 +24,9 @@ MAX_URIS: Final = 1024
 MAX_SUBSCRIBED: Final = 128 * 1024
 """How many resources one session or one stream may wait for, and how many characters their URIs have together."""
 MAX_SUBSCRIBED_BY_ALL: Final = 32 * 1024 * 1024
-"""How many characters the URIs of all sessions and streams have together."""
+"""How many characters the URIs of all sessions and streams have together, with the headers that are kept for them."""
+HEADER_COST: Final = 100
+"""What a header takes in memory beside its bytes."""
 _NOTHING: Final = Raw(b"{}")
 _UPDATED: Final = "notifications/resources/updated"
 
@@ -70,7 +72,7 @@ class Hub:
         """Who may see the resource at a URI, as a function of a call; None means everybody."""
         self._listeners: set[_Listener] = set()
         self._sizes: dict[Link | Call, int] = {}
-        """The characters of the URIs that each session and each stream waits for."""
+        """What each session and each stream keeps: the characters of the URIs that it waits for, and its headers."""
         self._subscribed = 0
         """Their sum."""
         self._waiting: set[str] = set()
@@ -82,8 +84,9 @@ class Hub:
         self.peers.discard(peer)
         self._release(peer.link)
 
-    def _hold(self, holder: Link | Call, uris: Collection[str], where: str) -> None:
-        """Count the URIs that a session or a stream waits for; refuse what is too much for it, or for the server."""
+    def _hold(self, holder: Link | Call, uris: Collection[str], call: Call, where: str) -> None:
+        """Count the URIs that a session or a stream waits for, and the headers of the call that is kept for `visible=`;
+        refuse what is too much for it, or for the server."""
         size = sum(map(len, uris))
         if len(uris) > MAX_URIS or size > MAX_SUBSCRIBED:
             raise ProtocolError(
@@ -91,6 +94,7 @@ class Hub:
                 f"One {where} may subscribe to {MAX_URIS} resources whose URIs have {MAX_SUBSCRIBED} characters "
                 "together; unsubscribe from others first, or use another one",
             )
+        size += sum(len(name) + len(value) + HEADER_COST for name, value in (call.headers or {}).items())
         more = size - self._sizes.get(holder, 0)
         if self._subscribed + more > MAX_SUBSCRIBED_BY_ALL:
             raise ProtocolError(INTERNAL_ERROR, "This server holds as many subscriptions as it can; try again later")
@@ -157,7 +161,7 @@ class Hub:
     async def listen(self, call: Call) -> Result:
         """`subscriptions/listen`: acknowledge first, then tell until either side ends it."""
         accepted = self._accepted(call.params.notifications)
-        self._hold(call, accepted.resource_subscriptions or (), "stream")
+        self._hold(call, accepted.resource_subscriptions or (), call, "stream")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         listener = _Listener(call, accepted, done)
         call.raw_params = _NOTHING  # the call goes on for long: its body need not be kept
@@ -192,7 +196,7 @@ class Hub:
         """
         if call.session is not None:
             subscribed = {*call.session.subscriptions, call.params.uri}
-            self._hold(call.link, subscribed, "session")
+            self._hold(call.link, subscribed, call, "session")
             call.session.subscriptions = subscribed
             call.raw_params = _NOTHING  # the call is kept for as long as the session: its body is not
             call.link.subscriber = call
@@ -200,9 +204,13 @@ class Hub:
 
     async def unsubscribe(self, call: Call) -> Result:
         """`resources/unsubscribe`; what was never subscribed is fine too."""
-        if call.session is not None:
+        if call.session is not None and call.link.subscriber is not None:
             call.session.subscriptions.discard(call.params.uri)
-            self._hold(call.link, call.session.subscriptions, "session")
+            if call.session.subscriptions:
+                self._hold(call.link, call.session.subscriptions, call.link.subscriber, "session")
+            else:
+                call.link.subscriber = None
+                self._release(call.link)
         return Result()
 
     def close(self) -> None:

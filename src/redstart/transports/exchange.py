@@ -79,8 +79,8 @@ class Exchange:
     """The channel of the calls of one POST."""
 
     __slots__ = (
-        "_accepts", "_caller", "_calls", "_headers", "_host", "_keep_alive", "_last", "_left", "_session", "_stream",
-        "_task", "_writer", "gone",
+        "_accepts", "_batch", "_caller", "_calls", "_headers", "_host", "_keep_alive", "_last", "_left", "_session",
+        "_stream", "_task", "_writer", "gone",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +112,7 @@ class Exchange:
         self._task = self._caller.task
         self._calls = calls
         call = calls[0]
+        self._batch = call.batch
         caller = self._caller
         caller.watch(self, self._keep_alive)
         data = None
@@ -133,8 +134,9 @@ class Exchange:
             self._left.pop(self, None)
             for call in calls:
                 call.channel = ENDED
+                call.batch = None  # whoever keeps a call does not keep the answers of the others
         if data is None:
-            data = self._last if call.batch is None else call.batch.whole()  # a cancellation completed it
+            data = self._last if self._batch is None else self._batch.whole()  # a cancellation completed it
         if self._writer is None and data is not None and self._accepts.json and not self.gone:
             await caller.reply(call.status, data, [JSON, *self._headers] if self._headers else JSON_ONLY)
         else:
@@ -229,7 +231,7 @@ class Exchange:
         """
         if data is None and not self._accepts.sse:
             answers = [failure(call.raw_id, CANCELLED) for call in self._calls]
-            data = answers[0] if self._calls[0].batch is None else b"[%b]" % b",".join(answers)
+            data = answers[0] if self._batch is None else b"[%b]" % b",".join(answers)
         if data is not None and (status != 200 or not self._accepts.sse):
             await self._caller.reply(status, data, [JSON, *self._headers])
             return
