@@ -1,6 +1,7 @@
 """Reading and explaining is linear in the message, for every type: work is counted, and long messages are sent."""
 
 import resource
+import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -327,14 +328,79 @@ class Table(pydantic.BaseModel):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({"rows": [{} for _ in range(MANY)]}, "too many required fields are missing in it to name them"),
-        ({"rows": [], "notes": [1] * 3 * MANY}, "60,000 places in it are wrong, too many to name"),
-        ({"rows": [{"a": 1, "b": 2, "c": 3} for _ in range(MANY)]}, ""),
+        ({"rows": [{} for _ in range(MANY)]}, 'Missing required argument "x.rows[0].a"'),
+        ({"rows": [], "notes": [1] * 3 * MANY}, 'Argument "x.notes[0]" must be a valid string, got 1.'),
+        ({"rows": [], "notes": ["a"] * 13 * MANY + [1]}, 'Argument "x.notes[260000]" must be a valid string, got 1.'),
+        ({"rows": [{"a": 1, "b": 2, "c": 3} for _ in range(5 * MANY)], "notes": ["a"] * 13 * MANY}, ""),
     ],
+    ids=["missing", "wrong", "last", "correct"],
 )
-def test_a_model_that_is_wrong_in_many_places_is_refused_as_a_whole(value: Any, said: str) -> None:
-    assert said in refusal(Table, value)
-    assert bool(said) is bool(refusal(Table, value))
+def test_a_large_model_is_read_to_the_first_item_that_is_wrong(value: Any, said: str) -> None:
+    text = refusal(Table, value)
+    assert said in text
+    assert bool(said) is bool(text)
+
+
+def test_a_few_items_of_a_model_that_are_wrong_are_all_named() -> None:
+    assert refusal(Table, {"rows": [], "notes": [1, "a", 2]}).count("must be a valid string") == 2
+
+
+class Counted(pydantic.BaseModel):
+    number: int = 7
+    other: int = 8
+    note: str | None = "none"
+
+
+@pytest.mark.parametrize("count", [3, MANY])
+def test_null_is_absent_in_each_item_of_a_model(count: int) -> None:
+    signature = Signature.from_parameters("t", [("x", list[Counted], "", True, EMPTY)])
+    sent = [{"number": None, "note": None}, {"other": None}] * count
+    read = [Counted(note=None), Counted()]
+    assert signature.bind(msgspec.json.encode({"x": sent}))["x"] == read * count
+
+
+MEASURED = """
+import resource, sys
+from typing import Any
+import msgspec, pydantic
+from redstart.schema.problems import ShapeError
+from redstart.schema.signature import EMPTY, Signature
+
+class Model(pydantic.BaseModel, extra="forbid"):
+    texts: list[str] = []
+    by_name: dict[str, int] = {}
+    mixed: list[int | bool | list[int]] = []
+    wide: list["Wide | dict[str, str]"] = []
+    json_text: pydantic.Json[list[str]] = []
+
+Wide = pydantic.create_model("Wide", **{f"field{number}": int for number in range(20)})
+Model.model_rebuild()
+raw = b'{"x":%b}' % eval(sys.argv[1])
+signature = Signature.from_parameters("t", [("x", Model, "", True, EMPTY)])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    signature.bind(raw)
+except ShapeError:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        """b'{"texts":[%b1]}' % (b"1," * 2_000_000)""",
+        """b'{"by_name":{%b}}' % b",".join(b'"%d":[]' % number for number in range(300_000))""",
+        """b'{"mixed":[%b1]}' % (b'"",' * 700_000)""",
+        """b'{"wide":[%b{}]}' % (b'{"k":1},' * 100_000)""",
+        """b'{"json_text":"[%b1]"}' % (b"1," * 2_000_000)""",
+        """b'{%b}' % b",".join(b'"%d":1' % number for number in range(400_000))""",
+    ],
+    ids=["items", "entries", "branches", "missing", "JSON in a string", "unknown"],
+)
+def test_a_model_that_is_wrong_everywhere_takes_little_memory(message: str) -> None:
+    done = subprocess.run([sys.executable, "-c", MEASURED, message], capture_output=True, text=True, timeout=50)
+    assert done.stderr == ""
+    assert int(done.stdout) < 120_000  # KiB, of which the message itself needs up to 90,000
 
 
 def test_a_choice_of_many_is_found_at_once() -> None:

@@ -12,6 +12,7 @@ from redstart.schema.emit import LISTS, MAPS, SINGLES
 
 HERE = ("anyOf", "oneOf", "allOf")  # lists of schemas for the value itself
 HERE_TOO = ("not", "if", "then", "else")
+PARTS = (dict, list)
 SCALARS = ("null", "string", "integer", "number", "boolean")
 
 
@@ -114,44 +115,38 @@ def quoted(value: Any) -> int:
     return total
 
 
-LACKED = 20_000  # pydantic needs half a kilobyte for each problem
+PROBLEMS = 100_000  # that an engine may have to keep at a time; pydantic needs half a kilobyte for each
+ENTRIES = 250_000  # of objects that are not in arrays, in a value that pydantic reads
 
 
-def most_required(schema: Any) -> int:
-    """The number of required properties in that part of a document which has most of them."""
-    if isinstance(schema, list):
-        return max(map(most_required, schema), default=0)
-    if not isinstance(schema, Mapping):
+def problems_per_value(document: Any) -> int:
+    """At most so many problems does a value cause, without those of the values in it: one for each schema that it may
+    be read by, and one for each property that it may lack."""
+    if isinstance(document, list):
+        return sum(map(problems_per_value, document))
+    if not isinstance(document, Mapping):
         return 0
-    own = schema.get("required")
-    return max(len(own) if isinstance(own, list) else 0, *map(most_required, schema.values()), 0)
+    own = document.get("required")
+    return 1 + (len(own) if isinstance(own, list) else 0) + sum(map(problems_per_value, document.values()))
 
 
-def lacks_too_much(root: Any, value: Any, required: int) -> bool:
-    """Whether the objects in a value lack more required properties than an engine could name in bounded memory."""
-    objects, queue = 0, [value]
-    while queue:
+def has_more_values(value: Any, most: float) -> bool:
+    """Whether a value has more values in it than these."""
+    total, queue = 0, [value] if isinstance(value, PARTS) else []
+    while queue and total <= most:
         current = queue.pop()
-        objects += isinstance(current, dict)
+        total += len(current)
         inside = current.values() if isinstance(current, dict) else current
-        queue += (inner for inner in inside if isinstance(inner, dict | list))
-    return objects * required > LACKED and _lacking(root, root, value, {}) > LACKED
+        queue += (inner for inner in inside if isinstance(inner, PARTS))
+    return total > most
 
 
-def _lacking(root: Any, schema: Any, value: Any, known: dict[tuple[int, int], int]) -> int:
-    if not isinstance(schema, Mapping) or not isinstance(value, dict | list):
-        return 0
-    pair = (id(schema), id(value))
-    if pair not in known:
-        known[pair] = 0
-        ways = [_lacking(root, inner, value, known) for inner in _here(root, schema, value)]
-        own = len({*schema.get("required", ())}.difference(value)) if isinstance(value, dict) else 0
-        known[pair] = own + (sum(ways) if all(ways) else 0)  # one branch that takes it is enough
-        for inner, part in _inside(schema, value):
-            known[pair] += _lacking(root, inner, part, known)
-            if known[pair] > LACKED:
-                break
-    return known[pair]
+def entries(value: Any) -> int:
+    """The entries of the objects in a value, where an array has only those of its largest item."""
+    if isinstance(value, dict):
+        return len(value) + sum(entries(inner) for inner in value.values() if isinstance(inner, PARTS))
+    inside = value if isinstance(value, list) else ()
+    return max((entries(inner) for inner in inside if isinstance(inner, PARTS)), default=0)
 
 
 def affordable(root: Any, value: Any, *, room: int, share: int) -> bool:

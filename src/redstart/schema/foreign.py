@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from redstart.schema.containers import opened, remembered
-from redstart.schema.cost import LACKED, affordable, is_tangled, lacks_too_much, most_required
+from redstart.schema.cost import ENTRIES, PROBLEMS, affordable, entries, has_more_values, is_tangled, problems_per_value
 from redstart.schema.emit import Defs, Schema
-from redstart.schema.guards import guarded_validator, needs_guards
+from redstart.schema.guards import engine
 from redstart.schema.problems import (
     Place,
     Problem,
@@ -41,6 +41,8 @@ READ_BY_US = {
 }
 DECIMAL = "decimal"  # the format of a Decimal, also where pydantic has no name for it
 TOO_TANGLED = "it has more levels than a value of this type may have"
+TOO_MANY = f"it has more than {ENTRIES:,} entries in objects that are not in arrays"
+NULLS = 8  # times that a value is read again without the nulls that were refused
 TRANSFORMS = ("strip_whitespace", "to_lower", "to_upper")
 
 
@@ -103,7 +105,7 @@ def _described(schema: Schema, cls: Any) -> Schema:
 class Foreign(Node):
     """A value that pydantic reads, by its own rules: strictly first, then as lax as it is."""
 
-    __slots__ = ("cls", "document", "engine", "required", "tangle")
+    __slots__ = ("cls", "document", "engine", "hasty", "most", "opens", "tangle")
     rank = 29
 
     def __init__(self, annotation: Any, fail: Callable[[Any, str], Exception]) -> None:
@@ -115,11 +117,11 @@ class Foreign(Node):
             tangled = is_tangled(self.document)
             by_name = adapter.json_schema(schema_generator=_generator(), by_alias=False) if tangled else None
             adapter.rebuild()  # a model may have asked to be built when it is used
-            guarded = needs_guards(adapter.core_schema)
-            self.engine = guarded_validator(adapter.core_schema) if guarded else adapter.validator
+            self.engine, self.hasty = (engine(adapter.core_schema, hasty=hasty) for hasty in (False, True))
         except Exception as error:
             raise fail(annotation, f"is refused by pydantic: {error}") from error
-        self.required = most_required(self.document)
+        self.most = PROBLEMS // problems_per_value(self.document)  # values, in a value that may be wrong everywhere
+        self.opens = b"contentSchema" in msgspec.json.encode(self.document)  # pydantic reads JSON in its strings
         self.tangle: Schema | None = _both(self.document, by_name) if tangled else None
 
     @property
@@ -132,43 +134,49 @@ class Foreign(Node):
             return self._read(value, path, walk)
         if self.tangle is not None and not affordable(self.tangle, value, room=20_000, share=8):
             return walk.refuse(refused, path, TOO_TANGLED)
-        if self.required and lacks_too_much(self.document, value, self.required):
-            return walk.refuse(refused, path, "too many required fields are missing in it to name them")
         return remembered(self, self._read, value, path, walk)
 
     def _read(self, value: Any, path: Place, walk: Walk) -> Any:
+        raw = msgspec.json.encode(value)
+        large = len(raw) > 2 * self.most and (self.opens or has_more_values(value, self.most))
+        if large and entries(value) > ENTRIES:
+            return walk.refuse(refused, path, TOO_MANY)
+        engine = self.hasty if large else self.engine
         error_type = sys.modules["pydantic"].ValidationError
         try:
-            return self.engine.validate_json(msgspec.json.encode(value), strict=True)
+            return engine.validate_json(raw, strict=True)
         except error_type as error:
             if not walk.lax:
                 return self._refuse(error, path, walk)
         try:
-            return self.engine.validate_python(value)
+            return engine.validate_python(value)
         except error_type as error:
             inner = opened(value, dict, walk)
             inner = opened(value, list, walk) if inner is value else inner
             if inner is not value:
                 return self.read(inner, path, walk)
-            return self._without_nulls(value, error, path, walk)
+            return self._without_nulls(engine, value, error, path, walk)
 
-    def _without_nulls(self, value: Any, error: Any, path: Place, walk: Walk) -> Any:
-        """Once more without the nulls that were refused: for an optional field null means absent."""
-        few = error.error_count() <= LACKED
-        nulls = [item["loc"] for item in error.errors() if item["input"] is None] if few else ()
-        if not nulls:
-            return self._refuse(error, path, walk)
-        rest = msgspec.json.decode(msgspec.json.encode(value))
-        for place in nulls:
-            _remove(rest, place)
-        try:
-            return self.engine.validate_python(rest)
-        except sys.modules["pydantic"].ValidationError as left:
-            return self._refuse(error, path, walk, {item["loc"] for item in left.errors()})
+    def _without_nulls(self, engine: Any, value: Any, error: Any, path: Place, walk: Walk) -> Any:
+        """Once more without the nulls that were refused: for an optional field null means absent.
+
+        A hasty engine names one of the nulls in an array, so the same field of its other items is read so too.
+        """
+        rest, left = None, error
+        for _ in range(NULLS):
+            nulls = [item["loc"] for item in left.errors() if item["input"] is None]
+            if not nulls:
+                break
+            rest = msgspec.json.decode(msgspec.json.encode(value)) if rest is None else rest
+            for place in nulls:
+                _remove(rest, place, everywhere=engine is self.hasty)
+            try:
+                return engine.validate_python(rest)
+            except sys.modules["pydantic"].ValidationError as again:
+                left = again
+        return self._refuse(error, path, walk, None if left is error else {item["loc"] for item in left.errors()})
 
     def _refuse(self, error: Any, path: Place, walk: Walk, places: Container[Any] | None = None) -> Any:
-        if error.error_count() > LACKED:
-            return walk.refuse(refused, path, f"{error.error_count():,} places in it are wrong, too many to name")
         items = error.errors(include_url=False)
         for item in items if places is None else [item for item in items if item["loc"] in places]:
             place = path
@@ -182,10 +190,14 @@ class Foreign(Node):
         return defs.adopt(self.cls, name, self.document)
 
 
-def _remove(value: Any, place: Sequence[Any]) -> None:
-    """Remove the null at `place`, which also names the branches of unions on the way."""
-    for step in place[:-1]:
-        if (isinstance(value, dict) and step in value) or (isinstance(value, list) and isinstance(step, int)):
+def _remove(value: Any, place: Sequence[Any], *, everywhere: bool) -> None:
+    """Remove the null at `place`, which also names the branches of unions on the way; `everywhere`: in all items."""
+    for index, step in enumerate(place[:-1]):
+        if isinstance(value, list) and isinstance(step, int):
+            for inner in value if everywhere else [value[step]]:
+                _remove(inner, place[index + 1 :], everywhere=everywhere)
+            return
+        if isinstance(value, dict) and step in value:
             value = value[step]
     if place and isinstance(value, dict) and value.get(place[-1], ...) is None:
         del value[place[-1]]

@@ -4,7 +4,7 @@ Knows: the form of pydantic's core schemas.  Must not know: TypeAdapter, nodes, 
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from redstart.schema.containers import CROWDED, is_crowded
@@ -13,6 +13,7 @@ SALTED = {"str", "bytes", "bool", "none", "datetime", "date", "time", "literal",
 NOT_SCHEMAS = {"metadata", "default", "expected", "config", "serialization", "cls", "ctx", "custom_error_context"}
 BY_NAME = {"fields", "choices"}  # a schema for each name, or a list of them
 LENGTHS = ("min_length", "max_length")
+REPEATS = {"list", "tuple", "set", "frozenset", "deque", "dict", "frozendict", "ordered-dict", "counter"}
 
 
 class Apart:
@@ -47,31 +48,19 @@ def _hashed(schema: Mapping[str, Any]) -> str | None:
     return part if isinstance(inner, Mapping) and inner.get("type") not in SALTED else None
 
 
-def _inner(schema: Any) -> Iterator[Any]:
-    if isinstance(schema, Mapping):
-        for key, content in schema.items():
-            if key not in NOT_SCHEMAS:
-                yield from content.values() if key in BY_NAME and isinstance(content, Mapping) else (content,)
-    elif isinstance(schema, list | tuple):
-        yield from schema
-
-
-def needs_guards(schema: Any) -> bool:
-    """Whether a schema has sets, or keys of dicts, that a client can fill with values of one hash."""
-    return (isinstance(schema, Mapping) and _hashed(schema) is not None) or any(map(needs_guards, _inner(schema)))
-
-
-def _guarded(schema: Any) -> Any:
+def _rewritten(schema: Any, hasty: bool) -> Any:
     if isinstance(schema, list | tuple):
-        return type(schema)(map(_guarded, schema))
+        return type(schema)(_rewritten(inner, hasty) for inner in schema)
     if not isinstance(schema, Mapping):
         return schema
     out: dict[str, Any] = {}
     for key, content in schema.items():
         if key in BY_NAME and isinstance(content, Mapping):
-            out[key] = {name: _guarded(inner) for name, inner in content.items()}
+            out[key] = {name: _rewritten(inner, hasty) for name, inner in content.items()}
         else:
-            out[key] = content if key in NOT_SCHEMAS else _guarded(content)
+            out[key] = content if key in NOT_SCHEMAS else _rewritten(content, hasty)
+    if hasty and out.get("type") in REPEATS:
+        out["fail_fast"] = True
     part = _hashed(schema)
     if part is None:
         return out
@@ -81,9 +70,12 @@ def _guarded(schema: Any) -> Any:
     return {"type": "chain", "steps": [_after(_joined, out), {"type": out["type"], **outer}], **ref}
 
 
-def guarded_validator(schema: Any) -> Any:
-    """An engine for the schema that refuses values which were chosen to have one hash."""
+def engine(schema: Any, *, hasty: bool) -> Any:
+    """What validates by the schema, and refuses values which were chosen to have one hash.
+
+    A hasty one ends the reading of an array or dict at the first item that is wrong.
+    """
     try:
-        return sys.modules["pydantic_core"].SchemaValidator(_guarded(schema), _use_prebuilt=False)
+        return sys.modules["pydantic_core"].SchemaValidator(_rewritten(schema, hasty), _use_prebuilt=False)
     except TypeError as error:
-        raise TypeError("sets and dicts of numbers, UUIDs or models in a model need pydantic 2.12 or later") from error
+        raise TypeError("pydantic 2.12 or later is needed") from error
