@@ -110,6 +110,24 @@ def test_a_new_initialize_ends_the_session_and_begins_another() -> None:
     assert (session.revision, session.initialized, session.subscriptions) == (LATEST, False, set())
 
 
+def test_an_initialize_that_another_one_overtakes_is_answered_and_so_is_a_ping() -> None:
+    """Their sender may wait for them; under the id of the new one only the new one is answered."""
+    wire = Wire()
+    again = request(3, "initialize", {"protocolVersion": LATEST})
+    for data in (request(1, "initialize", {"protocolVersion": LATEST}), request(2, "ping"), request(3, "ping")):
+        wire.receive(data)
+    first, ping, unanswered, opened = wire.receive(again)
+    assert isinstance(first, Cancel)
+    assert isinstance(ping, Cancel)
+    error = json.loads(first.data or b"")
+    assert (error["id"], error["error"]["code"]) == (1, -32600)
+    assert json.loads(ping.data or b"") == {"jsonrpc": "2.0", "id": 2, "result": {}}
+    assert isinstance(unanswered, Cancel)
+    assert unanswered.data is None
+    assert isinstance(opened, Call)
+    assert (opened.open, list(wire.link.calls)) == (True, [3])
+
+
 def test_the_first_initialize_ends_no_modern_call() -> None:
     wire = Wire()
     (lasting,) = wire.receive(modern(1, "tools/call", {"name": "echo"}))

@@ -301,6 +301,12 @@ def test_both_eras_on_one_pipe() -> None:
             assert ("resultType" in child.ask(data)["result"]) is (n % 2 == 0)
 
 
+def test_two_handshakes_in_one_write_are_answered_in_their_order() -> None:
+    with Child() as child:
+        child.write(initialize(id=1), message(2, "ping"), initialize(id=3), message(4, "ping"))
+        assert [child.answer()["id"] for _ in range(4)] == [1, 2, 3, 4]
+
+
 def test_a_new_initialize_ends_the_calls_of_the_last_session() -> None:
     with Child() as child:
         child.ask(initialize("2025-06-18", id=0))

@@ -130,7 +130,7 @@ class Link:
             handshake.DIALECTS[session.revision].admit(call, session)
         call.headers = headers
         call.batch = batch
-        ended = self._end_calls(last) if last is not self.session and last is not None else None
+        ended = self._end_calls(last, id) if last is not self.session and last is not None else None
         self.calls[id] = call
         return [*ended, call] if ended else [call]
 
@@ -147,12 +147,20 @@ class Link:
         handshake.check(row, name, self.session)
         return self.session or handshake.ANONYMOUS
 
-    def _end_calls(self, session: Session) -> list[Event]:
+    def _end_calls(self, session: Session, id: Id) -> list[Event]:
         """A client that has begun anew waits for no answer of its last session, and may use those ids again."""
         ended = [call for call in self.calls.values() if call.session is session]
-        for call in ended:
-            self.forget(call)
-        return [Cancel(call, "the client has begun another session") for call in ended]
+        return [Cancel(call, "the client has begun another session", self._last_word(call, id)) for call in ended]
+
+    def _last_word(self, call: Call, id: Id) -> bytes | None:
+        """What came in one write with the next `initialize` had no time to be answered. Whoever waits for a handshake
+        or a ping, under another id than that of the next, gets its answer."""
+        if call.id != id and call.method.name == "ping":
+            return self.reply(call, Result())
+        if call.id != id and call.method.name == "initialize":
+            return self.fail(call, ProtocolError(INVALID_REQUEST, "Another initialize came before this was answered"))
+        self.forget(call)
+        return None
 
     def _refuse_params(self, row: Method | None, name: str, raw: Raw, headers: Headers | None, reason: str) -> None:
         """Malformed params: say so, but only after what the era checks first."""
