@@ -4,6 +4,7 @@ import resource
 import subprocess
 import sys
 import uuid
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import make_dataclass
@@ -258,6 +259,24 @@ def test_sets_of_a_model_are_what_they_were() -> None:
     }
     assert "at most 20000 items" in refusal(Points, {"points": [{"x": number} for number in range(MANY + 1)]})
     assert "by_number" in refusal(Ids, {"by_number": {"one": {}}})
+
+
+class Kinds(pydantic.BaseModel):
+    counted: Counter[int]
+    ordered: OrderedDict[int, str]
+    grouped: defaultdict[int, list[int]]
+
+
+@pytest.mark.parametrize("count", [2, MANY])
+def test_dicts_of_a_model_keep_their_kinds_and_values(count: int) -> None:
+    signature = Signature.from_parameters("t", [("x", Kinds, "", True, EMPTY)])
+    numbers = range(count)
+    sent = {
+        "counted": {str(number): 2 for number in numbers},
+        "ordered": {str(number): "a" for number in numbers},
+        "grouped": {str(number): [1] for number in numbers},
+    }
+    assert signature.bind(msgspec.json.encode({"x": sent}))["x"] == Kinds.model_validate(sent)
 
 
 # ---------------------------------------------------------------- many things wrong at once

@@ -34,7 +34,7 @@ def _joined(found: Any) -> Any:
     except TypeError:
         raise ValueError("it has a value that a set cannot hold") from None
     kind = type(found)
-    return kind(zip(values, found.values(), strict=True)) if isinstance(found, Mapping) else kind(values)
+    return kind(dict(zip(values, found.values(), strict=True)) if isinstance(found, Mapping) else values)
 
 
 def _after(function: Any, schema: Any) -> dict[str, Any]:
