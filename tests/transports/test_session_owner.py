@@ -61,7 +61,7 @@ def test_a_session_id_that_was_altered_is_unknown() -> None:
             id[:-1],
             id + "A",
             id[:-1] + ("A" if id[-1] != "A" else "B"),
-            "A" + id[1:],
+            ("A" if id[0] != "A" else "B") + id[1:],
             id + "=",
             "é",
             "x" * 5000,

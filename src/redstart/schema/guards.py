@@ -75,7 +75,8 @@ def engine(schema: Any, *, hasty: bool) -> Any:
 
     A hasty one ends the reading of an array or dict at the first item that is wrong.
     """
+    build = sys.modules["pydantic_core"].SchemaValidator
     try:
-        return sys.modules["pydantic_core"].SchemaValidator(_rewritten(schema, hasty), _use_prebuilt=False)
-    except TypeError as error:
-        raise TypeError("pydantic 2.12 or later is needed") from error
+        return build(_rewritten(schema, hasty), _use_prebuilt=False)
+    except TypeError:  # before pydantic 2.12: models inside of models keep the engines they were built with
+        return build(_rewritten(schema, hasty))

@@ -38,6 +38,7 @@ DRAIN: Final = 30.0
 """Seconds that calls over HTTP have to come to their end when the server stops; who waits for a person has none."""
 STEP_GRACE: Final = 5.0
 """Seconds that steps have to come to their end when the host stops."""
+_ANSWERED: Final = b"{}"
 _EAGER = sys.version_info >= (3, 12)
 
 
@@ -238,6 +239,8 @@ class Host:
             return self._failed(call, error)
         finally:
             call.run = call.state = None  # both know the call: a cycle, for the garbage collector to find
+            call.raw_params = _ANSWERED  # a timer or a thread that the handler left behind may keep the call for long
+            call.params = None
 
     def _failed(self, call: Call, error: BaseException) -> bytes | None:
         """The answer to a call that something else than its handler has failed."""

@@ -58,9 +58,12 @@ def paused(call: Call, error: BaseException) -> Dialogue:
             dialogue.concluded = True
             return dialogue
     task = task_of(call)
-    if isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling():
-        raise RuntimeError("something that the handler waited for was cancelled") from error  # and the client waits
-    raise error
+    try:
+        if isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling():
+            raise RuntimeError("something that the handler waited for was cancelled") from error  # the client waits
+        raise error
+    finally:
+        del error  # its traceback knows this frame: a cycle would keep the whole call
 
 
 def _ends_a_run(error: BaseException) -> bool:
