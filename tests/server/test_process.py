@@ -331,7 +331,8 @@ STARTS = {
     "a client": "asyncio.run(main())",
     "a client, its error caught": "try: asyncio.run(main())\n    except Exception: pass",
     "a server": "asyncio.run(main() if __name__ == '__main__' else server.run_async(stdin=open(os.devnull, 'rb')))",
-    "a thread": "import threading; threading.Thread(target=lambda: asyncio.run(main())).start()",
+    # The script waits for it: a program that ends starts no threads, from Python 3.12 on.
+    "a thread": "import threading; t = threading.Thread(target=lambda: asyncio.run(main())); t.start(); t.join()",
 }
 
 
