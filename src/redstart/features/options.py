@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, Type
 
 import msgspec
 
-import redstart
 from redstart.features.errors import RegistrationError
 from redstart.schema.problems import nearest
 from redstart.wire import types as t
@@ -42,7 +41,8 @@ Take = Callable[[str, Any], Any]
 
 # Our files, those that evaluate an annotation which was written as text, and those that run a coroutine.
 NOT_THEIRS: Final = (
-    *(os.path.join(os.path.dirname(file), "") for file in (redstart.__file__, asyncio.__file__)),
+    os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
+    os.path.join(os.path.dirname(asyncio.__file__), ""),
     *("<string>", typing.__file__, inspect.__file__),
 )
 ANNOTATIONS: Final = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")

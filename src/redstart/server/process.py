@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-import redstart
 from redstart.features.errors import RegistrationError, ToolError, Unwind, place
 from redstart.features.results import to_json
 from redstart.features.solutions import Collected, Cut
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
     from redstart.server.pool import Pool
 
 UNBOUNDED: Final = 1 << 30
+PACKAGE: Final = Path(__file__).parent.parent
+"""The folder of redstart itself."""
 
 
 class ChildDied(Exception):
@@ -237,7 +238,7 @@ class Child:
 
     def start(self) -> None:
         """Start the process and wait until it has its function."""
-        root = str(Path(redstart.__file__).parent.parent)
+        root = str(PACKAGE.parent)
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
         command = [sys.executable, "-m", "redstart.child", f"{self.target.module}:{self.target.qualname}"]
         with self._lock:
@@ -321,7 +322,7 @@ class Reaper:
         with self._lock:
             if sys.platform != "win32" and (self._process is None or self._process.poll() is not None):
                 # Neither site packages nor the environment: it starts in a few milliseconds.
-                command = [sys.executable, "-I", "-S", str(Path(redstart.__file__).with_name("reaper.py"))]
+                command = [sys.executable, "-I", "-S", str(PACKAGE / "reaper.py")]
                 self._process = subprocess.Popen(
                     command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
                 )
