@@ -106,13 +106,13 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/features/test_prompts.py",
         "tests/features/test_resources.py",
     ),
-    "server/seal.py": (
+    "asking/seal.py": (
         "tests/server/test_seal.py",
         "tests/server/test_request_state.py",
         "tests/server/test_wrong_key.py",
     ),
-    "server/request_state.py": ("tests/server/test_request_state.py", "tests/server/test_steps.py"),
-    "server/steps.py": ("tests/server/test_steps.py", "tests/server/test_step_edges.py"),
+    "asking/state.py": ("tests/server/test_request_state.py", "tests/server/test_steps.py"),
+    "asking/steps.py": ("tests/server/test_steps.py", "tests/server/test_step_edges.py"),
     "store": ("tests/store", "tests/server/test_state.py"),
 }
 """Which tests must notice a change in a file, or in a folder: the longest name that fits counts."""

@@ -9,28 +9,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from redstart.adopt.objects import serve
+    from redstart.adopt.providers import PromptProvider, ResourceProvider, ToolProvider
+    from redstart.asking.forms import Choice, Choices, Format
+    from redstart.asking.questions import Accepted, Ask, Cancelled, Declined, UrlElicitationRequired
+    from redstart.asking.sampling import Root, Sampled
     from redstart.client.client import Client
     from redstart.decorators import prompt, resource, tool
-    from redstart.features.ask import Accepted, Ask, Cancelled, Declined, UrlElicitationRequired
+    from redstart.execution.inject import Depends
     from redstart.features.completion import Complete
     from redstart.features.errors import RegistrationError, ToolError, Unanswered
-    from redstart.features.explicit import Parameter
     from redstart.features.files import Directory, File
-    from redstart.features.forms import Choice, Choices, Format
     from redstart.features.param_headers import Header
     from redstart.features.prompts import Prompt, PromptResult
+    from redstart.features.raw_tools import Parameter
     from redstart.features.registry import Cache
     from redstart.features.resources import NotAPath, Resource
-    from redstart.features.sampling import Root, Sampled
     from redstart.features.solutions import Progress, predicate
     from redstart.features.tools import Tool
     from redstart.protocol.call import Call
     from redstart.server.context import Context
     from redstart.server.handling import current_context
-    from redstart.server.inject import Depends
     from redstart.server.middleware import Next
-    from redstart.server.objects import serve
-    from redstart.server.providers import PromptProvider, ResourceProvider, ToolProvider
     from redstart.server.server import Server
     from redstart.server.sync_context import SyncContext
     from redstart.wire.jsonrpc import ProtocolError
@@ -53,24 +53,24 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Accepted": "features.ask",
+    "Accepted": "asking.questions",
     "Annotations": "wire.types",
-    "Ask": "features.ask",
+    "Ask": "asking.questions",
     "Audio": "wire.types",
     "Cache": "features.registry",
     "Call": "protocol.call",
-    "Cancelled": "features.ask",
-    "Choice": "features.forms",
-    "Choices": "features.forms",
+    "Cancelled": "asking.questions",
+    "Choice": "asking.forms",
+    "Choices": "asking.forms",
     "Client": "client.client",
     "Complete": "features.completion",
     "Context": "server.context",
-    "Declined": "features.ask",
-    "Depends": "server.inject",
+    "Declined": "asking.questions",
+    "Depends": "execution.inject",
     "Directory": "features.files",
     "EmbeddedResource": "wire.types",
     "File": "features.files",
-    "Format": "features.forms",
+    "Format": "asking.forms",
     "Header": "features.param_headers",
     "Icon": "wire.types",
     "Image": "wire.types",
@@ -78,35 +78,35 @@ _HOMES = {
     "Message": "wire.types",
     "Next": "server.middleware",
     "NotAPath": "features.resources",
-    "Parameter": "features.explicit",
+    "Parameter": "features.raw_tools",
     "Progress": "features.solutions",
     "Prompt": "features.prompts",
     "PromptArgument": "wire.types",
-    "PromptProvider": "server.providers",
+    "PromptProvider": "adopt.providers",
     "PromptResult": "features.prompts",
     "ProtocolError": "wire.jsonrpc",
     "RegistrationError": "features.errors",
     "Resource": "features.resources",
     "ResourceContents": "wire.types",
     "ResourceLink": "wire.types",
-    "ResourceProvider": "server.providers",
+    "ResourceProvider": "adopt.providers",
     "Result": "wire.types",
-    "Root": "features.sampling",
-    "Sampled": "features.sampling",
+    "Root": "asking.sampling",
+    "Sampled": "asking.sampling",
     "Server": "server.server",
     "SyncContext": "server.sync_context",
     "Text": "wire.types",
     "Tool": "features.tools",
     "ToolError": "features.errors",
-    "ToolProvider": "server.providers",
+    "ToolProvider": "adopt.providers",
     "ToolResult": "wire.types",
     "Unanswered": "features.errors",
-    "UrlElicitationRequired": "features.ask",
+    "UrlElicitationRequired": "asking.questions",
     "current_context": "server.handling",
     "predicate": "features.solutions",
     "prompt": "decorators",
     "resource": "decorators",
-    "serve": "server.objects",
+    "serve": "adopt.objects",
     "tool": "decorators",
 }
 

@@ -1,4 +1,4 @@
-"""The other end of `executor="process"`: `python -m redstart.child module:qualname`, started by server/process.py.
+"""The other end of `executor="process"`: `python -m redstart.child module:qualname`, started by execution/processes.py.
 
 Reads one JSON line per call on stdin, writes the outcome as one JSON line. fd 1 belongs to that alone: what the
 function prints goes to stderr. When the parent goes away, this process and all that it started end at once.
@@ -23,16 +23,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from redstart.execution.dependencies import run_here
+from redstart.execution.generators import run_generator
+from redstart.execution.inject import injected, plan
+from redstart.execution.kinds import is_generator
+from redstart.execution.processes import Answer, Children, Hello, Packed, Target, Thrown
 from redstart.features.errors import ToolError
 from redstart.features.results import free_result, speaks_blocks, to_json
 from redstart.features.solutions import Collected, Collector, Progress
 from redstart.schema.signature import compile_signature
-from redstart.server.checked import SettingsError
-from redstart.server.drive import run_generator
-from redstart.server.inject import injected, plan
-from redstart.server.kinds import is_generator
-from redstart.server.process import Answer, Children, Hello, Packed, Target, Thrown
-from redstart.server.resolve import run_here
+from redstart.server.settings import SettingsError
 from redstart.wire.jsonrpc import ProtocolError, decode
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode

@@ -1,4 +1,4 @@
-"""Ends the children of a server that was killed: `python reaper.py`, started by server/process.py.
+"""Ends the children of a server that was killed: `python reaper.py`, started by execution/processes.py.
 
 Reads numbers on stdin: `7` is a process group to end, `-7` one that has ended. The end of the input is the end of the
 server. It imports nothing of redstart, so that it starts quickly.

@@ -12,7 +12,7 @@ import pytest
 
 from redstart import Server
 from redstart.cli import main
-from redstart.server.checked import SettingsError
+from redstart.server.settings import SettingsError
 
 RUN = [sys.executable, "-m", "redstart"]
 LIFESPAN = """

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redstart import Choice, Choices, Format
-from redstart.features.fields import FormError
-from redstart.features.forms import compile_form
-from redstart.schema.problems import ShapeError
+from redstart.asking.fields import FormError
+from redstart.asking.forms import compile_form
+from redstart.schema.errors import ShapeError
 from spec_facts import problems
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from features.asking import REVISIONS, accept, every, play_tool, script, serve
 from redstart import Choices, Context
-from redstart.features.fields import FormError
-from redstart.features.forms import compile_form, elicitation
+from redstart.asking.fields import FormError
+from redstart.asking.forms import compile_form, elicitation
 
 T = TypeVar("T")
 

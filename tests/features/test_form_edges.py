@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 
 from features.asking import MODERN, NOVEMBER, play_tool, script, serve
 from redstart import Ask, Choice, Choices, Client, Context, Format, RegistrationError, Server, UrlElicitationRequired
-from redstart.features.fields import FormError
-from redstart.features.forms import compile_form
-from redstart.schema.problems import ShapeError
+from redstart.asking.fields import FormError
+from redstart.asking.forms import compile_form
+from redstart.schema.errors import ShapeError
 from redstart.wire.jsonrpc import encode
 from spec_facts import problems
 

@@ -8,8 +8,8 @@ import pydantic
 import pytest
 
 from redstart import Client, Server
-from redstart.features.forms import Choices, Format, compile_form
-from redstart.schema.problems import ShapeError
+from redstart.asking.forms import Choices, Format, compile_form
+from redstart.schema.errors import ShapeError
 
 
 class Booking(pydantic.BaseModel):

@@ -17,7 +17,7 @@ from typing import Any, Optional, Union
 import msgspec
 import pydantic
 
-from redstart.schema.problems import ShapeError
+from redstart.schema.errors import ShapeError
 from redstart.schema.signature import EMPTY, Signature
 
 from .mutate import NASTY, Mutator

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redstart.schema.problems import ShapeError
+from redstart.schema.errors import ShapeError
 from redstart.schema.signature import EMPTY, Signature
 from redstart.schema.validator import compile_schema
 
@@ -382,7 +382,7 @@ MEASURED = """
 import resource, sys
 from typing import Any
 import msgspec, pydantic
-from redstart.schema.problems import ShapeError
+from redstart.schema.errors import ShapeError
 from redstart.schema.signature import EMPTY, Signature
 
 class Model(pydantic.BaseModel, extra="forbid"):

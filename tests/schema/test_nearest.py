@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redstart.schema.problems import nearest
+from redstart.schema.errors import nearest
 
 VERBS = ("add", "drop", "find", "list", "move", "open", "read", "save", "send", "show")
 TOOLS = [f"{verb}_{number:04}_{'ab'[number % 2]}" for number in range(2000) for verb in VERBS]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redstart.features.choices import FormError
-from redstart.features.forms import compile_form
+from redstart.asking.choices import FormError
+from redstart.asking.forms import compile_form
+from redstart.schema.errors import ShapeError
 from redstart.schema.patterns import longest
-from redstart.schema.problems import ShapeError
 from redstart.schema.resolve import UnsupportedType
 from redstart.schema.signature import EMPTY, Signature
 from redstart.schema.types import compile_type

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from redstart.schema.problems import (
+from redstart.schema.errors import (
     Problem,
     ShapeError,
     join,

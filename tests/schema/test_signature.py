@@ -17,7 +17,7 @@ import msgspec
 import pydantic
 import pytest
 
-from redstart.schema.problems import ShapeError
+from redstart.schema.errors import ShapeError
 from redstart.schema.signature import EMPTY, Signature, SignatureError, compile_signature
 
 

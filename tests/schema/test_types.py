@@ -21,7 +21,7 @@ import pydantic
 import pytest
 import typing_extensions
 
-from redstart.schema.problems import ShapeError
+from redstart.schema.errors import ShapeError
 from redstart.schema.scalars import ABSENT
 from redstart.schema.types import Shape, UnsupportedType, compile_type
 

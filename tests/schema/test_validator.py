@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redstart.schema.problems import ShapeError
+from redstart.schema.errors import ShapeError
 from redstart.schema.validator import SchemaError, compile_schema
 
 

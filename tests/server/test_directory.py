@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redstart import Client, Server
-from redstart.server.directory import find
+from redstart.adopt.directory import find
 from server.clients import ERAS, use
 from server.folders import ADD, NOTE, REVIEW, names, text, write
 

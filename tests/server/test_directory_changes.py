@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redstart import Client, Server
-from redstart.server import watching
+from redstart.adopt import watching
 from server.clients import ERAS, SECONDS, use
 from server.folders import ADD, NOTE, REVIEW, text, write
 

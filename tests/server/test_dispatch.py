@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redstart.server.dispatch import is_declaration
+from redstart.adopt.provider_calls import is_declaration
 
 
 class Declared:

@@ -18,7 +18,7 @@ import pytest
 
 import redstart
 from redstart import Context, Progress, RegistrationError, Server, SyncContext
-from redstart.server.deadline import Deadline, off_the_clock
+from redstart.execution.deadline import Deadline, off_the_clock
 from server.peer import Peer, play, until
 
 

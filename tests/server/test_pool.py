@@ -14,7 +14,7 @@ from typing import TypeVar
 import pytest
 
 from redstart import Server
-from redstart.server.pool import Pool
+from redstart.execution.threads import Pool
 from server.peer import Peer, play, until
 
 R = TypeVar("R")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redstart import ProtocolError
-from redstart.server import seal
-from redstart.server.seal import MAX_STATE, KeyRing, StateTooLarge
+from redstart.asking import seal
+from redstart.asking.seal import MAX_STATE, KeyRing, StateTooLarge
 
 ONE, TWO = "key number one is long enough", "key number two is long enough"
 both = pytest.mark.parametrize("encrypt", [True, False])

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from redstart import Client, RegistrationError, Server
-from redstart.server.seal import KeyRing
+from redstart.asking.seal import KeyRing
 from redstart.store.open import open_state
 from redstart.transports.memory import MemoryPeer
 from redstart.wire.meta import ClientCapabilities
@@ -453,7 +453,7 @@ def test_a_start_loads_what_is_needed_and_no_more(given: str, loaded: str, monke
     source = (
         f"import asyncio, sys\nfrom redstart import Server\nserver = Server('bank'{given})\n"
         "async def run():\n    await server.host.start()\n    await server.host.stop()\n"
-        "asyncio.run(run())\nprint('redstart.server.seal' in sys.modules, 'cryptography' in sys.modules)\n"
+        "asyncio.run(run())\nprint('redstart.asking.seal' in sys.modules, 'cryptography' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.strip() == loaded

@@ -25,8 +25,8 @@ from features.asking import (
     text,
 )
 from redstart import Context, SyncContext
-from redstart.server import host
-from redstart.server.seal import KeyRing
+from redstart.asking.seal import KeyRing
+from redstart.server import runtime as host
 from redstart.store.memory import MemoryState
 
 ADA = accept(answer="Ada")

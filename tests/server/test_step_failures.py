@@ -26,7 +26,7 @@ from features.asking import (
     text,
 )
 from redstart import Context, SyncContext, Tool
-from redstart.server import host as hosting
+from redstart.server import runtime as hosting
 from redstart.store.memory import MemoryState
 
 ADA = accept(answer="Ada")

@@ -9,7 +9,7 @@ import pytest
 
 from features.asking import KEYS, REVISIONS, Player, accept, again, first_round, play_tool, run, script, serve, text
 from redstart import Context, Server, SyncContext
-from redstart.server.seal import KeyRing
+from redstart.asking.seal import KeyRing
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

@@ -10,8 +10,8 @@ import pytest
 
 from features.asking import MODERN, Player, accept, run, script
 from redstart import Context, Server
+from redstart.asking.dialogue import Dialogue
 from redstart.protocol.call import Call
-from redstart.server.asking import Dialogue
 
 
 def by_message(method: str, params: dict[str, Any]) -> Any:

@@ -7,8 +7,8 @@ from base64 import b64encode
 
 import pytest
 
-from redstart.server import seal
-from redstart.server.seal import KeyRing
+from redstart.asking import seal
+from redstart.asking.seal import KeyRing
 from redstart.wire.jsonrpc import ProtocolError
 
 OLD, NEW, OTHER = ("the old key of this server", "the new key of this server", "the key of somebody else")

@@ -7,7 +7,7 @@ import asyncio
 import sys
 
 from redstart.cli.target import ready
-from redstart.server.trouble import not_started
+from redstart.server.startup_errors import not_started
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from redstart.server.trouble import IN_CODE
+from redstart.server.startup_errors import IN_CODE
 
 OLDEST = (3, 11)
 EXTRAS = {
@@ -117,7 +117,7 @@ def event_loop(_: object) -> Found:
 
 
 def request_states(_: object) -> Found:
-    from redstart.server.seal import aes_gcm
+    from redstart.asking.seal import aes_gcm
 
     if aes_gcm() is not None:
         return Found("ok", "encrypted (AES-256-GCM)")
@@ -126,8 +126,8 @@ def request_states(_: object) -> Found:
 
 
 def keys(given: Sequence[str | bytes]) -> Found:
-    from redstart.server.checked import SettingsError
-    from redstart.server.seal import MAKE_ONE, SHORT_KEY, found_keys
+    from redstart.asking.seal import MAKE_ONE, SHORT_KEY, found_keys
+    from redstart.server.settings import SettingsError
 
     try:
         source, listed = found_keys(given)
@@ -146,7 +146,7 @@ def keys(given: Sequence[str | bytes]) -> Found:
 def redacted(text: str) -> str:
     """A text of somebody else's, without keys and passwords."""
     with suppress(ValueError, OSError, ImportError):  # keys that are not there cannot be shown
-        from redstart.server.seal import found_keys
+        from redstart.asking.seal import found_keys
 
         for key in found_keys(())[1]:
             text = text.replace(key.decode(errors="replace"), "***")

@@ -9,8 +9,8 @@ from typing import Final
 
 from redstart.cli.target import ready
 from redstart.features.options import OptionError
-from redstart.server.checked import MAX_PORT
-from redstart.server.host import DRAIN
+from redstart.server.runtime import DRAIN
+from redstart.server.settings import MAX_PORT
 from redstart.transports.options import transport_options
 
 OF_HTTP: Final = {

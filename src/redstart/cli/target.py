@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from redstart.features.errors import RegistrationError
 from redstart.features.marks import is_component, is_marked
 from redstart.schema.callables import SignatureError
-from redstart.schema.problems import nearest
+from redstart.schema.errors import nearest
 from redstart.schema.types import UnsupportedType
 from redstart.server.server import Server
-from redstart.server.trouble import shown, where
+from redstart.server.startup_errors import shown, where
 
 R = TypeVar("R")
 
@@ -227,7 +227,7 @@ def _run(load: Callable[[], R], what: str) -> R:
 
 def ready(target: str) -> Server | None:
     """What `target` names, with its keys read; None, and the reason on stderr, where it cannot be served."""
-    from redstart.server.checked import SettingsError
+    from redstart.server.settings import SettingsError
 
     try:
         server = load(target)

@@ -17,7 +17,6 @@ from typing import Final, Unpack, cast
 
 from redstart.features.completion import Completer, starting_with
 from redstart.features.errors import RegistrationError, ToolError, log
-from redstart.features.explicit import Injected
 from redstart.features.options import (
     PATH,
     REQUIRED_TEXT,
@@ -27,6 +26,7 @@ from redstart.features.options import (
     checked,
     showing,
 )
+from redstart.features.raw_tools import Injected
 from redstart.features.resources import BYTES, TEXT, Resource
 from redstart.wire import types as t
 

@@ -13,8 +13,8 @@ from redstart.features.errors import RegistrationError, place
 from redstart.features.tools import tool_of
 
 if TYPE_CHECKING:
-    from redstart.features.explicit import Injected
     from redstart.features.prompts import Prompt
+    from redstart.features.raw_tools import Injected
     from redstart.features.resources import Resource
     from redstart.features.tools import Tool
 

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, Type
 import msgspec
 
 from redstart.features.errors import RegistrationError
-from redstart.schema.problems import nearest
+from redstart.schema.errors import nearest
 from redstart.wire import types as t
 from redstart.wire.check import InvalidShape
 from redstart.wire.check import checked as checked_shape
 from redstart.wire.jsonrpc import encode
 
 if TYPE_CHECKING:
-    from redstart.features.explicit import Parameter
+    from redstart.features.raw_tools import Parameter
     from redstart.features.registry import Cache, Visible
     from redstart.features.solutions import Proofs, Solutions
     from redstart.features.tools import Task
@@ -375,7 +375,7 @@ def cache_rule(label: str, value: Any) -> Any:
 
 
 def parameters(label: str, value: Any) -> list[Any]:
-    from redstart.features.explicit import Parameter
+    from redstart.features.raw_tools import Parameter
 
     found = instances(label, value, Parameter, "Parameter")
     return value if isinstance(value, list) else found  # a list may say more by its class

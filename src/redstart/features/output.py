@@ -12,12 +12,12 @@ from typing import Annotated, Any, Final, NotRequired, TypedDict, get_args, get_
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from redstart.features.encode import LEAVES, ours_for, to_json
 from redstart.features.errors import RegistrationError, ToolError, log
-from redstart.features.loaded import is_loaded_type
-from redstart.features.plain import LEAVES, ours_for, to_json
+from redstart.features.foreign_values import is_loaded_type
 from redstart.features.results import SUCCESS, blocks, finished, free_result
 from redstart.features.solutions import Collected, Cut, named
-from redstart.schema.problems import Problem, ShapeError
+from redstart.schema.errors import Problem, ShapeError
 from redstart.schema.types import compile_type
 from redstart.schema.validator import compile_schema
 from redstart.wire import types as t

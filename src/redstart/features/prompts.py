@@ -14,15 +14,15 @@ from msgspec import Struct
 
 from redstart.features.completion import Completer, completers
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
-from redstart.features.explicit import Injected
-from redstart.features.fill import compile_text, fill
 from redstart.features.options import HANDLER_OR_NONE, NAME, PromptOptions, checked, did_you_mean, showing
 from redstart.features.outcome import outcome, require
+from redstart.features.prompt_template import compile_text, fill
+from redstart.features.raw_tools import Injected
 from redstart.features.registry import Registry
 from redstart.features.results import BLOCK_TYPES, Unencodable, block, is_media, sound
 from redstart.features.tools import Invoke
 from redstart.protocol.call import Call
-from redstart.schema.problems import ShapeError
+from redstart.schema.errors import ShapeError
 from redstart.schema.signature import Signature, compile_signature
 from redstart.wire import types as t
 from redstart.wire.explained import Explained

@@ -15,7 +15,6 @@ import msgspec
 
 from redstart.features.completion import Completer, completers, noted
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
-from redstart.features.explicit import Injected
 from redstart.features.options import (
     HANDLER_OR_NONE,
     NAME,
@@ -28,11 +27,12 @@ from redstart.features.options import (
 )
 from redstart.features.outcome import outcome, require
 from redstart.features.prompts import refuse_generator
+from redstart.features.raw_tools import Injected
 from redstart.features.registry import Registry
 from redstart.features.results import is_media, one_body, sound, to_json
 from redstart.features.tools import Invoke
 from redstart.protocol.call import Call
-from redstart.schema.problems import ShapeError
+from redstart.schema.errors import ShapeError
 from redstart.schema.signature import Signature, compile_signature
 from redstart.schema.uritemplate import Template
 from redstart.wire import types as t

@@ -11,9 +11,9 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET, Raw
 
+from redstart.features.encode import Unencodable, to_json
 from redstart.features.errors import ToolError
-from redstart.features.loaded import convert, is_loaded_type
-from redstart.features.plain import Unencodable, to_json
+from redstart.features.foreign_values import convert, is_loaded_type
 from redstart.wire import types as t
 from redstart.wire.check import InvalidShape, checked
 from redstart.wire.jsonrpc import decode

@@ -238,7 +238,7 @@ def _apply_mode(fn: Callable[..., Any], mode: Mode, made: dict[str, Any], takes:
     made.setdefault("name", mode.name)
     rows = list(zip(takes, mode.inputs, strict=True))
     if any(p.annotation is p.empty or (way == "?" and p.default is p.empty) for p, (way, _) in rows):
-        from redstart.features.explicit import OwnParameters
+        from redstart.features.raw_tools import OwnParameters
 
         docs = parse_docstring(inspect.getdoc(fn)).params
         made["parameters"] = OwnParameters(_parameter(p, way, kind, docs.get(p.name, "")) for p, (way, kind) in rows)
@@ -249,7 +249,7 @@ def _apply_mode(fn: Callable[..., Any], mode: Mode, made: dict[str, Any], takes:
 
 def _parameter(parameter: inspect.Parameter, way: str, kind: str, description: str) -> Any:
     """An input. `?` may be left out: then the handler gets its own default, or None."""
-    from redstart.features.explicit import Parameter
+    from redstart.features.raw_tools import Parameter
 
     known = TYPES.get(kind, "string") if parameter.annotation is parameter.empty else parameter.annotation
     if parameter.default is not parameter.empty:

@@ -15,9 +15,6 @@ from typing import Any, ClassVar, Final, Literal, Unpack
 from msgspec import UNSET, Raw
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, Unanswered, log, place
-from redstart.features.explicit import Injected as Injected
-from redstart.features.explicit import Parameter as Parameter
-from redstart.features.explicit import compile_explicit
 from redstart.features.options import (
     ANNOTATIONS,
     HANDLER,
@@ -31,13 +28,16 @@ from redstart.features.options import (
 )
 from redstart.features.output import Output
 from redstart.features.param_headers import check_headers, header_rules
+from redstart.features.raw_tools import Injected as Injected
+from redstart.features.raw_tools import Parameter as Parameter
+from redstart.features.raw_tools import compile_explicit
 from redstart.features.registry import Registry
 from redstart.features.results import Unencodable, finished, size
 from redstart.features.scopes import with_local_names
 from redstart.features.solutions import Cut, cut_for, predicate_options
 from redstart.protocol.call import Call
 from redstart.protocol.headers import ParamRule
-from redstart.schema.problems import ShapeError
+from redstart.schema.errors import ShapeError
 from redstart.schema.signature import Signature, compile_signature
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, ProtocolError

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from redstart.schema.containers import opened
-from redstart.schema.emit import Defs, Schema, finish
+from redstart.schema.document import Defs, Schema, finish
+from redstart.schema.errors import Findings, Problem, ShapeError, show_typed, twice
 from redstart.schema.nodes import Record, Slot
-from redstart.schema.problems import Findings, Problem, ShapeError, show_typed, twice
 from redstart.schema.scalars import ABSENT, INVALID, Node, Walk
 from redstart.schema.types import native_decoder
 

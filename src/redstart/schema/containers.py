@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from redstart.schema.emit import Defs, Schema
+from redstart.schema.document import Defs, Schema
+from redstart.schema.errors import Place, bad_key, join, refused, wrong_type, wrong_value
 from redstart.schema.limits import Limits
-from redstart.schema.problems import Place, bad_key, join, refused, wrong_type, wrong_value
 from redstart.schema.scalars import ABSENT, INVALID, Choice, Node, Scalar, Walk, narrowed
 
 

@@ -8,7 +8,7 @@ them here is linear in the value.  Must not know: those engines, Python types.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from redstart.schema.emit import LISTS, MAPS, SINGLES
+from redstart.schema.document import LISTS, MAPS, SINGLES
 
 HERE = ("anyOf", "oneOf", "allOf")  # lists of schemas for the value itself
 HERE_TOO = ("not", "if", "then", "else")

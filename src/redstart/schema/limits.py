@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from redstart.schema.errors import one_of
 from redstart.schema.patterns import longest
-from redstart.schema.problems import one_of
 
 # Family of a node -> the limits that fit it, with the schema keyword; None: checked, but JSON Schema has no word.
 NUMERIC = {

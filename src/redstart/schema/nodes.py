@@ -9,8 +9,8 @@ from typing import Any, Union
 import msgspec
 
 from redstart.schema.containers import Container, Row
-from redstart.schema.emit import Defs, Schema, any_of, without_null
-from redstart.schema.problems import (
+from redstart.schema.document import Defs, Schema, any_of, without_null
+from redstart.schema.errors import (
     Place,
     join,
     missing,

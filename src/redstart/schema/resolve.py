@@ -16,9 +16,9 @@ import msgspec
 
 from redstart.schema import records
 from redstart.schema.containers import Array, Map, Row
-from redstart.schema.foreign import Foreign, is_foreign, needs_foreign
 from redstart.schema.limits import FAMILIES, Limits, Notes, read_notes
 from redstart.schema.nodes import Either, Link, Noted, Record, Slot
+from redstart.schema.pydantic import Foreign, is_foreign, needs_foreign
 from redstart.schema.scalars import ABSENT, JSON_NAMES, KINDS, NULL, Anything, Choice, Node, Scalar, path_kind
 
 

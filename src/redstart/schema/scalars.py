@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from redstart.schema.emit import Defs, Schema, any_of
+from redstart.schema.document import Defs, Schema, any_of
+from redstart.schema.errors import ENOUGH, Findings, P, Place, Problem, not_a_choice, one_of, wrong_type, wrong_value
 from redstart.schema.limits import Limits
-from redstart.schema.problems import ENOUGH, Findings, P, Place, Problem, not_a_choice, one_of, wrong_type, wrong_value
 
 
 class Sentinel:

@@ -16,7 +16,7 @@ import msgspec
 from redstart.schema.arguments import Argument, Arguments, fresh
 from redstart.schema.callables import SignatureError, Target, find_target
 from redstart.schema.docstring import Docstring, parse_docstring
-from redstart.schema.emit import Schema
+from redstart.schema.document import Schema
 from redstart.schema.nodes import Slot
 from redstart.schema.resolve import Scope, UnsupportedType
 from redstart.schema.scalars import ABSENT, Sentinel, Walk

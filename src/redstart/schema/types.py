@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from redstart.schema.emit import Defs, Schema, finish
-from redstart.schema.problems import Problem, ShapeError
+from redstart.schema.document import Defs, Schema, finish
+from redstart.schema.errors import Problem, ShapeError
 from redstart.schema.resolve import Scope, UnsupportedType, compile_field
 from redstart.schema.scalars import ABSENT, Node, Walk
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from redstart.schema.cost import affordable, is_tangled, quoted, target
-from redstart.schema.problems import (
+from redstart.schema.errors import (
     ENOUGH,
     SHOWN_PROBLEMS,
     Findings,
@@ -384,7 +384,7 @@ def compile_schema(schema: Mapping[str, Any], *, where: str) -> Validator:
 
     >>> compile_schema({"type": "integer"}, where="tool t").check("x")
     Traceback (most recent call last):
-    redstart.schema.problems.ShapeError: The argument must be an integer, got the string "x".
+    redstart.schema.errors.ShapeError: The argument must be an integer, got the string "x".
     """
     walker = Walker(schema, where, draft7=_is_draft7(schema, where))
     foreign = sorted(set(_foreign_words(schema, walker, "#")))

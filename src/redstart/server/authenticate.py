@@ -6,10 +6,10 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any, Final
 
+from redstart.execution.kinds import is_async
+from redstart.execution.threads import Pool
 from redstart.features.errors import log
 from redstart.features.principal import principal_key
-from redstart.server.kinds import is_async
-from redstart.server.pool import Pool
 
 if TYPE_CHECKING:
     from redstart.server.server import Server

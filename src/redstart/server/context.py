@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from msgspec import Raw
 
+from redstart.asking.scope import inside
+from redstart.execution.kinds import is_async
 from redstart.features.errors import Unwind
 from redstart.features.results import to_json
 from redstart.protocol.call import Call
 from redstart.server.facts import App, Facts
-from redstart.server.kinds import is_async
-from redstart.server.scope import inside
 from redstart.wire.jsonrpc import decode
 from redstart.wire.types import Message, ResourceContents, ToolResult
 
 if TYPE_CHECKING:
-    from redstart.features.ask import Answer, Question
-    from redstart.features.choices import Choice
-    from redstart.features.sampling import Root, Sampled
-    from redstart.server.asking import Dialogue
+    from redstart.asking.choices import Choice
+    from redstart.asking.dialogue import Dialogue
+    from redstart.asking.questions import Answer, Question
+    from redstart.asking.sampling import Root, Sampled
+    from redstart.asking.steps import Steps
     from redstart.server.state import State
-    from redstart.server.steps import Steps
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -156,7 +156,7 @@ class Context(Facts[App]):
 
     async def elicit_url(self, url: str, message: str, key: str | None = None) -> Answer[None]:
         """Send the user to a web page, for secrets and sign-in. `Accepted` means consent, not that it was done."""
-        from redstart.features.ask import url_question
+        from redstart.asking.questions import url_question
 
         return await self._put(url_question(self._call, url, message, key))  # type: ignore[no-any-return]
 
@@ -231,7 +231,7 @@ class Context(Facts[App]):
 
         `messages` is a text, a Message, a `(role, text)` pair, or a list of them.
         """
-        from redstart.features.sampling import sampling_question
+        from redstart.asking.sampling import sampling_question
 
         question = sampling_question(
             self._call,
@@ -251,7 +251,7 @@ class Context(Facts[App]):
 
     async def roots(self, key: str | None = None) -> list[Root]:
         """The folders that the client shares. (The spec has deprecated roots.)"""
-        from redstart.features.sampling import roots_question
+        from redstart.asking.sampling import roots_question
 
         return await self._put(roots_question(key))  # type: ignore[no-any-return]
 
@@ -279,7 +279,7 @@ class Context(Facts[App]):
         """The steps of this dialogue, the key as it knows it, and the recorded result."""
         talk = dialogue(self)
         if talk.steps is None:
-            from redstart.server.steps import Steps
+            from redstart.asking.steps import Steps
 
             talk.steps = Steps(talk)
         key = talk.key(key)

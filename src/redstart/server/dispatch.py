@@ -1,168 +1,161 @@
-"""How a call of a provider's tool finds its answer: `tool_call` first, then the method itself.
+"""The table from method to the function that answers it, and the capabilities: both follow from what is registered.
 
-The list entry, the schema and the decoder are the method's. What `tool_call` gives is formatted for the model and keeps
-no promise of the method's annotation, so such a tool is listed without an inferred output schema.
+Prompts, resources and completion are loaded when the first of them is registered.
 """
 
 from __future__ import annotations
 
-import copy
-import dis
-import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw, Struct
-
-from redstart.features.errors import RegistrationError, ToolError, log, place
-from redstart.features.explicit import Injected
-from redstart.features.output import Output
-from redstart.features.results import blocks, is_content, is_media
-from redstart.features.scopes import local_names
-from redstart.features.solutions import Collected
-from redstart.features.tools import Tool
-from redstart.schema.callables import find_target
-from redstart.server.context import Context
-from redstart.server.handling import elicit_callable
-from redstart.server.inject import injected as is_injected
-from redstart.server.invoke import Limits, compose_invoke, equip
-from redstart.server.kinds import is_async
-from redstart.server.sync_context import SyncContext
-from redstart.wire import types as t
-from redstart.wire.jsonrpc import decode
+from redstart.features.lifecycle import Lifecycle
+from redstart.features.registry import Cache, Registry
+from redstart.features.tools import Tools
+from redstart.protocol.call import Call
+from redstart.protocol.methods import METHODS
+from redstart.server.middleware import Handler, Middleware, compose
+from redstart.wire.jsonrpc import METHOD_NOT_FOUND, ProtocolError
 
 if TYPE_CHECKING:
-    from redstart.server.host import Host
-
-_EMPTY_BODY: Final = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "POP_TOP"} | {
-    "CALL_INTRINSIC_1",  # what 3.12 and later put around every coroutine
-    "RERAISE",
-}
+    from redstart.features.completion import Completions
+    from redstart.features.prompts import Prompts
+    from redstart.features.resources import Resources
+    from redstart.server.server import Server
 
 
-def is_declaration(fn: Any) -> bool:
-    """Whether `fn` has a signature and a docstring but does nothing: it says what the tool is, not how it works."""
-    code = getattr(inspect.unwrap(fn), "__code__", None)
-    if code is None:
-        return False
-    steps = [step for step in dis.get_instructions(code) if step.opname != "RESUME"]
-    return all(s.opname in _EMPTY_BODY for s in steps) and all(
-        s.argval in (None, Ellipsis) for s in steps if s.opname in ("LOAD_CONST", "RETURN_CONST")
-    )
+class Offer:
+    """What one server answers, and how."""
 
+    def __init__(self, server: Server, instructions: str | None, cache: Cache | None) -> None:
+        self._server = server
+        self._host = server.host
+        self._lifecycle = Lifecycle(server.info, instructions, server.modern)
+        self._lifecycle.cache = cache or self._lifecycle.cache
+        self.middleware: list[Middleware] = []
+        """What may change a call before its handler sees it."""
+        self._declared: set[str] = set()
+        self.logs = True
+        """Whether `logging` is offered without being declared."""
+        self._handlers: dict[str, Handler] = {}
+        self._lists: dict[str, Handler] = {}
+        self.tools = Tools(server.tools, server.errors)
+        self._watch()
 
-class ToolCall:
-    """The `tool_call` of a provider, with `elicit` or without.
+    @cached_property
+    def prompts(self) -> Prompts:
+        from redstart.features.prompts import Prompts
 
-    Where `elicit` has a default, it is there only if provider and client can; where it has none, it is always there,
-    and using it ends a call whose client cannot be asked. (Skipped instead, the method itself would run unasked.)
-    A third parameter annotated as a Context is not for `elicit`; it is filled as in any other handler.
-    """
+        return Prompts(self._server.prompts, self._server.errors)
 
-    def __init__(self, fn: Callable[..., Any], declared: frozenset[str] | None, host: Host) -> None:
-        target = find_target(fn, None, local_names(fn))
-        kinds = {p.name: target.resolve(p.annotation, p.name) for p in target.parameters}
-        filled = {p.name: kinds[p.name] for p in target.parameters if is_injected(kinds[p.name], p.default)}
-        rest = [p for p in target.parameters if p.name not in filled]
-        if len(rest) not in (2, 3) or any(p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in rest):
-            raise RegistrationError(f"{place(fn)}: write tool_call(self, name, arguments) or (…, elicit)")
-        self._names = [p.name for p in rest]
-        self._elicit = rest[2].name if len(rest) == 3 else None
-        self._required = len(rest) == 3 and rest[2].default is rest[2].empty
-        self._elicits = self._required if declared is None else "elicitation" in declared
-        if self._required and not self._elicits:
-            log.warning("%s: tool_call takes elicit, but capabilities() do not name elicitation: not used", place(fn))
-        self._host = host
-        self._context: Any = Context if is_async(fn) else SyncContext
-        self._invoke = compose_invoke(fn, filled, host)
+    @cached_property
+    def resources(self) -> Resources:
+        from redstart.features.resources import Resources
 
-    async def __call__(self, name: str, arguments: dict[str, Any], ctx: Context[Any]) -> Any:
-        """What the provider says; NotImplemented where it leaves the call to the method."""
-        given: dict[str, Any] = dict(zip(self._names, (name, arguments), strict=False))
-        if self._elicit is not None:
-            if self._elicits and (self._required or ctx.can_elicit):
-                given[self._elicit] = elicit_callable(self._context(ctx._call, self._host))
-            elif self._required:
-                return NotImplemented  # it cannot work without
-        value = await self._invoke(ctx._call, given)
-        if inspect.isawaitable(value):  # of a plain function that hands on what an async one gave
-            value = await value
-        if type(value) is Collected and value.returned is NotImplemented and not value.items:
-            return NotImplemented
-        return value
+        return Resources(self._server.resources, self._server.templates, self._server.errors)
 
+    @cached_property
+    def completions(self) -> Completions:
+        from redstart.features.completion import Completions
 
-class _Sent(Struct):
-    """The arguments of one call: those that were sent, as the method types them, and all that the method takes."""
+        server = self._server
+        return Completions(server.prompts, server.templates, self.resources.matching, server.errors)
 
-    sent: dict[str, Any]
-    bound: dict[str, Any]
+    # ------------------------------------------------------------ offering
 
+    def _watch(self) -> None:
+        """A change of what is registered reaches the table, and the clients that want to know."""
+        server, hub = self._server, self._host.hub
+        server.tools.changed.append(lambda: hub.changed("tools"))
+        server.prompts.changed += [self.offer, lambda: hub.changed("prompts")]
+        for registry in (server.resources, server.templates):
+            registry.changed += [self.offer, lambda: hub.changed("resources")]
 
-class _Own(Struct):
-    """What the method itself has returned, and what it promises."""
+    def declare(self, names: Iterable[str]) -> None:
+        """Offer these even while nothing of them is registered."""
+        self._declared |= set(names)
+        self.offer()
 
-    value: Any
-    output: Output
+    def offer(self) -> None:
+        """Work out the capabilities and the table anew."""
+        server = self._server
+        there = {"prompts": server.prompts, "resources": server.resources or server.templates}
+        wanted = {name for name, registry in there.items() if registry} | self._declared
+        offered: dict[str, Any] = {"tools": {"listChanged": True}}
+        if self.logs or "logging" in wanted:
+            offered["logging"] = {}
+        if "prompts" in wanted:
+            offered["prompts"] = {"listChanged": True}
+        if "resources" in wanted:
+            offered["resources"] = {"subscribe": True, "listChanged": True}
+        if "completions" in wanted or ("completions" in self.__dict__ and self.completions):
+            offered["completions"] = {}
+        self._lifecycle.capabilities = offered
+        self._host.hub.offers = set(offered)
+        table = self._table(offered)
+        self._handlers = {name: table[name] for name in table if METHODS[name].capability in (None, *offered)}
+        self._recompose()
 
+    def _table(self, offered: dict[str, Any]) -> dict[str, Handler]:
+        server, life, hub = self._server, self._lifecycle, self._host.hub
+        # Clients of the handshake era get an empty list of what is not offered; later ones are told that it is not.
+        self._lists = {
+            "tools/list": self._pages(server.tools),
+            "prompts/list": self._pages(server.prompts),
+            "resources/list": self._pages(server.resources),
+            "resources/templates/list": self._pages(server.templates),
+        }
+        table: dict[str, Handler] = {
+            **self._lists,
+            "initialize": life.initialize,
+            "ping": life.ping,
+            "server/discover": life.discover,
+            "logging/setLevel": life.set_level,
+            "tools/call": self.tools.call,
+            "resources/subscribe": hub.subscribe,
+            "resources/unsubscribe": hub.unsubscribe,
+            "subscriptions/listen": hub.listen,
+        }
+        if "prompts" in offered:
+            table["prompts/get"] = self.prompts.get
+        if "resources" in offered:
+            table["resources/read"] = self.resources.read
+            hub.rule = self.resources.rule
+        if "completions" in offered:
+            table["completion/complete"] = self.completions.complete
+        return table
 
-class _Said(Output):
-    """What `tool_call` gave becomes a result: in a list, each text is an item of its own."""
+    def _pages(self, registry: Registry[Any]) -> Handler:
+        async def page(call: Call) -> Any:
+            # Middleware gets a result that it can read and change; without any, the encoded page is sent as it is.
+            return registry.result(call) if self.middleware else registry.page(call)
 
-    __slots__ = ()
+        return page
 
-    def result(self, value: Any, structured: str) -> t.ToolResult:
-        if type(value) is _Own:
-            return value.output.result(value.value, structured)
-        if isinstance(value, list | tuple) and value and not is_media(value) and all(map(_is_item, value)):
-            content, failed = blocks(list(value))
-            value = t.ToolResult(content=content, is_error=True if failed else None)
-        return super().result(value, structured)
+    # ------------------------------------------------------------ answering
 
+    def wrap(self, layers: Iterable[Middleware]) -> None:
+        """Put further middleware around every request, innermost last."""
+        self.middleware += layers
+        self._recompose()
 
-def _is_item(value: Any) -> bool:
-    return isinstance(value, str) or is_content(value)
+    def _recompose(self) -> None:
+        inner: Handler = self.answer
+        if self.middleware:
+            # Without middleware `Host.answer` itself turns a question into a result.
+            from redstart.asking.rounds import answering
 
+            inner = answering(inner, self._host)
+        self._server.dispatch = compose(self.middleware, inner)
 
-class Dispatched(Tool):
-    """A tool of a provider that has a `tool_call`."""
-
-    def __init__(self, own: Tool, ask: ToolCall, *, defined: bool) -> None:
-        vars(self).update(vars(own))  # it is that tool, but for who answers
-        # The limits are this tool's; the method runs within them, and must not wait for a second place at a gate.
-        self._own = copy.copy(own)
-        self._own.timeout = self._own.concurrency = self._own.max_result_bytes = None
-        self._ask = ask
-        self._defined = defined
-        self.executor = None
-        self.handler = self.dispatch
-
-    def compile(self, injected: Injected) -> None:
-        own = self._own
-        own.name = self.name
-        own.compile(injected)
-        self.description, self.input_schema, self.header_rules = own.description, own.input_schema, own.header_rules
-        self.injected = {"ctx": Context}
-        self.bind = self._bind
-        self.output = _Said(Any, self._schemas[1], None, None, f"{self.place}: result of {self.name}")
-        self.output_schema = self.output.schema
-        equip(own, self._ask._host, Limits())
-
-    def _bind(self, raw: bytes | Raw | None) -> dict[str, Any]:
-        bound = self._own.bind(raw)
-        sent: dict[str, Any] = (decode(raw) if raw else None) or {}
-        if self._own.typed:
-            sent = {name: bound.get(name, value) for name, value in sent.items()}
-        return {"given": _Sent(sent, bound)}
-
-    async def dispatch(self, given: _Sent, ctx: Context[Any]) -> Any:
-        """Ask the provider, then the method."""
-        value = await self._ask(self.name, given.sent, ctx)
-        if value is not NotImplemented:
-            return value
-        if self._defined:
-            value = await self._own.invoke(ctx._call, given.bound)
-            if value is not NotImplemented:
-                return _Own(value, self._own.output)
-        log.error("the tool %s is listed by its provider, but neither tool_call nor a method answers for it", self.name)
-        raise ToolError(f"{self.name} is listed, but its provider does not answer for it.")
+    def answer(self, call: Call) -> Awaitable[Any]:
+        """The handler's answer to one call."""
+        method = call.method
+        handler = self._handlers.get(method.name)
+        if handler is None:
+            handler = None if call.dialect.modern else self._lists.get(method.name)
+            if handler is None:
+                raise ProtocolError(METHOD_NOT_FOUND, f"This server does not offer {method.name}")
+        if call.state is not None and call.state.once:
+            return self._host.rounds.spend_first(call, handler)  # type: ignore[no-any-return]
+        return handler(call)

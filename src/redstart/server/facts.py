@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from msgspec import UNSET
 
 from redstart.protocol.call import Call
-from redstart.schema.problems import nearest
+from redstart.schema.errors import nearest
 from redstart.wire.check import checked
 from redstart.wire.jsonrpc import Id, decode
 from redstart.wire.meta import LOG_LEVELS, Implementation
@@ -17,7 +17,7 @@ from redstart.wire.types import LogParams, ProgressParams
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from redstart.server.host import Host
+    from redstart.server.runtime import Host
 
     App = TypeVar("App", default=Any)
 else:  # a default is known to type checkers, and to Python only since 3.13

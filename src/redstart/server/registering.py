@@ -5,16 +5,16 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+from redstart.execution.executor import compose_invoke, equip
+from redstart.execution.inject import injected
 from redstart.features.errors import RegistrationError
 from redstart.features.options import caller, did_you_mean
 from redstart.features.tools import tool_of
-from redstart.server.inject import injected
-from redstart.server.invoke import compose_invoke, equip
 
 if TYPE_CHECKING:
     from redstart.features.completion import Completer
     from redstart.features.registry import Registry
-    from redstart.server.host import Host
+    from redstart.server.runtime import Host
     from redstart.server.server import Server
 
 
@@ -30,7 +30,7 @@ def register(server: Server, thing: Any, replace: bool = False) -> None:
     elif callable(thing):
         _add(server, tool_of(thing, injected), replace)
     else:
-        from redstart.server.providers import add_provider, is_provider
+        from redstart.adopt.providers import add_provider, is_provider
 
         if not is_provider(thing):
             raise RegistrationError(

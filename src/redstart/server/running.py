@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, Unpack, cast,
 
 from redstart.features.errors import RegistrationError
 from redstart.features.options import caller
-from redstart.server.checked import SettingsError
+from redstart.server.settings import SettingsError
 
 if TYPE_CHECKING:
     from redstart.server.server import Server
@@ -37,7 +37,7 @@ def _in_words(server: Server) -> Iterator[None]:
             raise SystemExit(f"redstart: {error}") from error
         if error is not server.host.failure:
             raise
-        from redstart.server.trouble import not_started
+        from redstart.server.startup_errors import not_started
 
         raise SystemExit(f"redstart: {not_started(server.name, error)}") from error
 

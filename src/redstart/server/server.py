@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast, overload
 
+from redstart.execution.executor import Limits
+from redstart.execution.gate import Gate
+from redstart.execution.inject import check_is_callable, injected
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.options import (
     REQUIRED_TEXT,
@@ -24,22 +27,19 @@ from redstart.features.tools import Tool
 from redstart.protocol.modern import Modern
 from redstart.schema.callables import SignatureError
 from redstart.schema.types import UnsupportedType
-from redstart.server.checked import CAPABILITIES, LIST, MIDDLEWARE, SERVER_NAME, ServerOptions
-from redstart.server.gate import Gate
-from redstart.server.host import Host
-from redstart.server.inject import check_is_callable, injected
-from redstart.server.invoke import Limits
+from redstart.server.dispatch import Offer
 from redstart.server.middleware import Handler, Middleware
-from redstart.server.offer import Offer
 from redstart.server.registering import equip_completer, register, remove
 from redstart.server.running import Running
-from redstart.server.trouble import end_in_full, end_in_words
+from redstart.server.runtime import Host
+from redstart.server.settings import CAPABILITIES, LIST, MIDDLEWARE, SERVER_NAME, ServerOptions
+from redstart.server.startup_errors import end_in_full, end_in_words
 from redstart.wire.meta import Implementation
 
 if TYPE_CHECKING:
+    from redstart.adopt.directory import ServedDirectory
     from redstart.features.prompts import Prompt
     from redstart.features.resources import Resource
-    from redstart.server.directory import ServedDirectory
 
 F = TypeVar("F", bound=Callable[..., Any])
 WORDS_OF_OTHERS: Final = {
@@ -130,7 +130,7 @@ class Server(Running):
         for thing in (*cast("Iterable[Any]", given["tools"]), *cast("Iterable[Any]", given["resources"])):
             self.register(thing)
         if given["directory"] is not None:
-            from redstart.server.directory import open_directory
+            from redstart.adopt.directory import open_directory
 
             self.directory = open_directory(self, given["directory"], calling_frame().f_globals.get("__file__"))
 
@@ -154,7 +154,7 @@ class Server(Running):
         >>> [tool.name for tool in Server.from_object(statistics, include=["mean", "median"]).tools]
         ['mean', 'median']
         """
-        from redstart.server.objects import from_object
+        from redstart.adopt.objects import from_object
 
         return from_object(cls, thing, name, include=include, exclude=exclude, **options)
 

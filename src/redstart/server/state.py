@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from redstart.features.encode import Unencodable
 from redstart.features.errors import ToolError
-from redstart.features.plain import Unencodable
 from redstart.features.principal import principal_key
 from redstart.features.results import to_json
 from redstart.store.shared import scoped
@@ -18,7 +18,7 @@ from redstart.wire.jsonrpc import decode
 
 if TYPE_CHECKING:
     from redstart.protocol.call import Call
-    from redstart.server.host import Host
+    from redstart.server.runtime import Host
 
 T = TypeVar("T")
 _NOBODY = (

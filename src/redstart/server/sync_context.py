@@ -20,10 +20,10 @@ from redstart.wire.jsonrpc import decode
 from redstart.wire.types import Message, ResourceContents, ToolResult
 
 if TYPE_CHECKING:
-    from redstart.features.ask import Answer
-    from redstart.features.choices import Choice
-    from redstart.features.sampling import Root, Sampled
-    from redstart.server.host import Host
+    from redstart.asking.choices import Choice
+    from redstart.asking.questions import Answer
+    from redstart.asking.sampling import Root, Sampled
+    from redstart.server.runtime import Host
     from redstart.server.state import SyncState
 
 R = TypeVar("R")
@@ -176,7 +176,7 @@ class SyncContext(Facts[App]):
 
     def step(self, key: str, fn: Callable[[], T]) -> T:
         """Do `fn()` once, however often the handler runs, and return its result as JSON. See `Context.step`."""
-        from redstart.server.steps import inside, result_of
+        from redstart.asking.steps import inside, result_of
 
         steps, key, found = self._wait(self._async._begin_step(key))
         if found is None:

@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from redstart.execution.inject import contexts, injected
 from redstart.features.errors import RegistrationError, log, place
 from redstart.features.registry import Visible
 from redstart.protocol.call import Call
-from redstart.server.inject import contexts, injected
 
 if TYPE_CHECKING:
-    from redstart.server.host import Host
+    from redstart.server.runtime import Host
 
 
 def seen_by(visible: Visible, host: Host) -> Callable[[Call], bool]:

@@ -19,7 +19,7 @@ from redstart.transports.stream import Stream, Writer
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, ProtocolError, failure
 
 if TYPE_CHECKING:
-    from redstart.server.host import Host
+    from redstart.server.runtime import Host
 
 STOPPING: Final = ProtocolError(
     INTERNAL_ERROR, "The server is stopping, and this call is not done. Send it again when the server is back."

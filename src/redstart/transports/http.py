@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from redstart.asking.seal import found_keys
 from redstart.features.errors import log
 from redstart.features.principal import principal_key
 from redstart.protocol import headers as h
@@ -16,8 +17,7 @@ from redstart.protocol.call import Answer, Call, Cancel, Event, Refusal
 from redstart.protocol.handshake import HEADER_VALUES, REVISIONS
 from redstart.protocol.modern import SUPPORTED
 from redstart.server.authenticate import AuthError
-from redstart.server.seal import found_keys
-from redstart.server.trouble import not_started
+from redstart.server.startup_errors import not_started
 from redstart.transports import cors
 from redstart.transports.address import client_address
 from redstart.transports.caller import JSON, AsgiCaller, Caller, Gone, HeaderList, Receive, Scope, Send

@@ -20,7 +20,7 @@ from redstart.transports.guard import Rejection
 from redstart.transports.stream import Writer
 
 if TYPE_CHECKING:
-    from redstart.server.host import Host
+    from redstart.server.runtime import Host
     from redstart.transports.http import Endpoint
 
 STREAM: Final = "/sse"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from redstart.features.errors import log
 from redstart.protocol.call import Call, Cancel, Refusal
-from redstart.server.checked import SettingsError
+from redstart.server.settings import SettingsError
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from redstart.features.options import (
     wrong,
 )
 from redstart.protocol.framing import MAX_MESSAGE, Framing
-from redstart.server.checked import MAX_PORT
-from redstart.server.host import DRAIN
+from redstart.server.runtime import DRAIN
+from redstart.server.settings import MAX_PORT
 
 MAX_BODY: Final = 4 * 1024 * 1024
 BODY_DEADLINE: Final = 10.0

@@ -12,10 +12,10 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
+from redstart.execution.kinds import is_async
 from redstart.features.errors import RegistrationError, place
 from redstart.features.options import Rule, names, one_of
 from redstart.features.results import to_json
-from redstart.server.kinds import is_async
 from redstart.transports.caller import JSON, Caller, HeaderList, Scope
 from redstart.transports.guard import Rejection
 from redstart.wire.jsonrpc import decode

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import uvicorn
 
-from redstart.server.host import GRACE
+from redstart.server.runtime import GRACE
 from redstart.transports.http import Endpoint
 
 TICK: Final = 0.02

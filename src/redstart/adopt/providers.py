@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
+from redstart.adopt.provider_calls import Dispatched, ToolCall, is_declaration
+from redstart.execution.inject import injected
+from redstart.execution.kinds import is_async
 from redstart.features.errors import RegistrationError, ToolError, log, place
-from redstart.features.explicit import OwnParameters, Parameter
 from redstart.features.marks import components
 from redstart.features.output import Output
 from redstart.features.prompts import Prompt
+from redstart.features.raw_tools import OwnParameters, Parameter
 from redstart.features.resources import Resource
 from redstart.features.scopes import local_names
 from redstart.features.tools import Tool
@@ -24,9 +27,6 @@ from redstart.schema.callables import SignatureError, find_target
 from redstart.schema.docstring import parse_docstring
 from redstart.schema.signature import REFUSED, compile_signature
 from redstart.schema.types import UnsupportedType, compile_type
-from redstart.server.dispatch import Dispatched, ToolCall, is_declaration
-from redstart.server.inject import injected
-from redstart.server.kinds import is_async
 
 if TYPE_CHECKING:
     from redstart.features.marks import Component

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET, Raw
 
+from redstart.asking.dialogue import NOTHING, Dialogue
+from redstart.asking.records import Answered, Memory, asked, handler_of
+from redstart.asking.seal import EXPIRED, USED, StateTooLarge, refused
+from redstart.asking.steps import Kept, Steps
 from redstart.features.errors import log
 from redstart.features.principal import principal_key
 from redstart.protocol.call import Call
-from redstart.server.asking import NOTHING, Dialogue
-from redstart.server.records import Answered, Memory, asked, handler_of
-from redstart.server.seal import EXPIRED, USED, StateTooLarge, refused
-from redstart.server.steps import Kept, Steps
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode, encode
 from redstart.wire.types import InputRequired, ReadResourceParams
 
 if TYPE_CHECKING:
-    from redstart.server.host import Host
+    from redstart.server.runtime import Host
 
 _decode = msgspec.json.Decoder(Memory).decode
 _sorted = msgspec.json.Encoder(order="sorted").encode

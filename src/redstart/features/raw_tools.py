@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, Struct
 
 from redstart.features.errors import RegistrationError
 from redstart.features.options import FLAG, NAME, REQUIRED_TEXT
-from redstart.schema.problems import ShapeError
+from redstart.schema.errors import ShapeError
 from redstart.schema.signature import EMPTY, Signature
 from redstart.schema.validator import Validator, compile_schema
 from redstart.wire.explained import Explained

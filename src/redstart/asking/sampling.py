@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Raw
 
-from redstart.features.ask import BadAnswer, Question
+from redstart.asking.questions import BadAnswer, Question
 from redstart.features.results import block
 from redstart.protocol.call import Call
 from redstart.protocol.dialect import Dialect

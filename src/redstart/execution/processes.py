@@ -23,21 +23,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from redstart.execution.deadline import off_the_clock
+from redstart.execution.gate import Gate
+from redstart.execution.inject import plan
 from redstart.features.errors import RegistrationError, ToolError, Unwind, place
 from redstart.features.results import to_json
 from redstart.features.solutions import Collected, Cut
 from redstart.protocol.call import Call
 from redstart.server.context import Context
-from redstart.server.deadline import off_the_clock
-from redstart.server.gate import Gate
-from redstart.server.inject import plan
 from redstart.server.sync_context import SyncContext
 from redstart.wire.jsonrpc import ProtocolError
 from redstart.wire.types import ToolResult
 
 if TYPE_CHECKING:
-    from redstart.server.host import Host
-    from redstart.server.pool import Pool
+    from redstart.execution.threads import Pool
+    from redstart.server.runtime import Host
 
 UNBOUNDED: Final = 1 << 30
 PACKAGE: Final = Path(__file__).parent.parent

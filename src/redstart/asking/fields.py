@@ -12,10 +12,10 @@ from datetime import date, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from redstart.features.choices import FormError as FormError
-from redstart.features.choices import Option, default_of, known_by, split, wire_text
+from redstart.asking.choices import FormError as FormError
+from redstart.asking.choices import Option, default_of, known_by, split, wire_text
 from redstart.features.errors import log
-from redstart.schema.problems import (
+from redstart.schema.errors import (
     Problem,
     ShapeError,
     missing,

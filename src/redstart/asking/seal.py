@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Any, Final
 
 from redstart.features.errors import log
-from redstart.server.checked import KEY_VARIABLES, SettingsError
+from redstart.server.settings import KEY_VARIABLES, SettingsError
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
 
 MAX_STATE: Final = 32 * 1024

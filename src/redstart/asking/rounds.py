@@ -9,21 +9,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from redstart.features.ask import BadAnswer, UrlElicitationRequired, visit_question
-from redstart.features.ask import form_question as form_question
-from redstart.features.ask import value_of as value_of
+from redstart.asking.dialogue import Dialogue, dialogue_of, task_of
+from redstart.asking.forms import CONFIRM as CONFIRM
+from redstart.asking.questions import BadAnswer, UrlElicitationRequired, visit_question
+from redstart.asking.questions import form_question as form_question
+from redstart.asking.questions import value_of as value_of
+from redstart.asking.records import Answered, asked, handler_of
+from redstart.asking.state import input_required as input_required
+from redstart.asking.state import recall, settled, spend
 from redstart.features.errors import ToolError, Unanswered, Unwind, log
-from redstart.features.forms import CONFIRM as CONFIRM
 from redstart.protocol.call import Call
-from redstart.server.asking import Dialogue, dialogue_of, task_of
-from redstart.server.records import Answered, asked, handler_of
-from redstart.server.request_state import input_required as input_required
-from redstart.server.request_state import recall, settled, spend
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 from redstart.wire.types import InputRequired, ToolResult
 
 if TYPE_CHECKING:
-    from redstart.server.host import Host
+    from redstart.server.runtime import Host
 
 Handler = Callable[[Call], Awaitable[Any]]
 SWALLOWED = (

@@ -14,7 +14,8 @@ from types import TracebackType
 IN_CODE = r"""(\bkeys\s*=\s*[\[(])[^\])]*|(?<=://)[^\s'"]+(?=@)"""
 """What a traceback may show: keys in a line of code, the user of a URL."""
 NOT_SHOWN = (
-    *(f"redstart/{room}" for room in ("cli", "client", "server", "testing", "transports")),
+    *(f"redstart/{room}" for room in ("adopt", "asking", "cli", "client", "execution")),
+    *(f"redstart/{room}" for room in ("server", "testing", "transports")),
     *("importlib", "contextlib.py", "/asyncio/", "uvloop/"),
 )
 """Files whose lines in a traceback are of no interest to who wrote the server."""

@@ -14,11 +14,11 @@ from zlib import crc32
 
 from msgspec import Raw, Struct
 
+from redstart.asking.forms import Form, elicitation
 from redstart.features.errors import ToolError, Unanswered
-from redstart.features.forms import Form, elicitation
 from redstart.features.tools import missing_capability
 from redstart.protocol.call import Call
-from redstart.schema.problems import ShapeError
+from redstart.schema.errors import ShapeError
 from redstart.wire.jsonrpc import URL_ELICITATION_REQUIRED, ProtocolError, encode
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class UrlElicitationRequired(ProtocolError):
     >>> raise UrlElicitationRequired("https://example.com/sign-in", "Please sign in")
     Traceback (most recent call last):
     ...
-    redstart.features.ask.UrlElicitationRequired: Please sign in
+    redstart.asking.questions.UrlElicitationRequired: Please sign in
     """
 
     def __init__(self, url: str, message: str) -> None:

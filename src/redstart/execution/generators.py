@@ -10,14 +10,14 @@ from collections.abc import Callable, Coroutine
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 
-from redstart.features.ask import Ask
+from redstart.asking.questions import Ask
+from redstart.execution.kinds import is_async
 from redstart.features.solutions import Collected, Collector, Cut, Progress
 from redstart.server.context import Context, current_call
-from redstart.server.kinds import is_async
 from redstart.server.sync_context import SyncContext
 
 if TYPE_CHECKING:
-    from redstart.server.host import Host
+    from redstart.server.runtime import Host
 
 
 class Stopped(Exception):

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from redstart.adopt.watching import watching
+from redstart.execution.inject import injected
 from redstart.features.errors import log
 from redstart.features.marks import components, is_component, is_marked
-from redstart.server.inject import injected
-from redstart.server.watching import watching
 
 if TYPE_CHECKING:
     from redstart.features.marks import Component

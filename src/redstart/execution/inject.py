@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from msgspec import Struct
 
+from redstart.execution.kinds import is_async
 from redstart.features.errors import RegistrationError, place
 from redstart.features.options import HANDLER, caller
 from redstart.features.scopes import local_names
 from redstart.schema.callables import Target, find_target
 from redstart.server.context import Context
-from redstart.server.kinds import is_async
 from redstart.server.sync_context import SyncContext
 
 Made = dict[Callable[..., Any], Any]

@@ -17,11 +17,11 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from redstart.adopt.providers import add_provider, is_provider
 from redstart.features.errors import RegistrationError, log
 from redstart.features.marks import is_component, is_marked
 from redstart.features.options import Rule, names
 from redstart.features.tools import Tool
-from redstart.server.providers import add_provider, is_provider
 
 if TYPE_CHECKING:
     from redstart.server.server import Server

@@ -13,12 +13,12 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextma
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from redstart.execution.inject import Made, Plan, Step, values
 from redstart.protocol.call import Call
-from redstart.server.inject import Made, Plan, Step, values
 
 if TYPE_CHECKING:
-    from redstart.server.host import Host
-    from redstart.server.pool import Job, Pool
+    from redstart.execution.threads import Job, Pool
+    from redstart.server.runtime import Host
 
 Invoke = Callable[[Call, dict[str, Any]], Awaitable[Any]]
 

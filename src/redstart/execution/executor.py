@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from redstart.execution import dependencies as resolve
+from redstart.execution.deadline import Deadline, current_deadline
+from redstart.execution.gate import QUEUE, Gate, gated
+from redstart.execution.inject import contexts, has_dependencies, plan
+from redstart.execution.kinds import is_async, is_generator
 from redstart.features.errors import RegistrationError, ToolError, log, place
 from redstart.features.solutions import Cut
 from redstart.features.tools import Tool
 from redstart.protocol.call import Call
-from redstart.server import resolve
-from redstart.server.deadline import Deadline, current_deadline
-from redstart.server.gate import QUEUE, Gate, gated
-from redstart.server.inject import contexts, has_dependencies, plan
-from redstart.server.kinds import is_async, is_generator
 
 if TYPE_CHECKING:
+    from redstart.execution.threads import Job
     from redstart.features.prompts import Prompt
     from redstart.features.resources import Resource
-    from redstart.server.host import Host
-    from redstart.server.pool import Job
+    from redstart.server.runtime import Host
 
 Invoke = Callable[[Call, dict[str, Any]], Awaitable[Any]]
 
@@ -98,7 +98,7 @@ def compose_invoke(
     """
     _check_options(fn, executor, timeout)
     if executor == "process":
-        from redstart.server.process import in_process  # most servers have no such tool
+        from redstart.execution.processes import in_process  # most servers have no such tool
 
         invoke = in_process(fn, injected, host, cut=cut, typed=typed)
     else:
@@ -120,7 +120,7 @@ def _in_this_process(
     inline = executor == "inline"
     work = fn
     if is_generator(fn):
-        from redstart.server.drive import driven
+        from redstart.execution.generators import driven
 
         work = driven(fn, host, cut, inline=inline)
     if is_async(fn):

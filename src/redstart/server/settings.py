@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
+from redstart.execution.gate import QUEUE
 from redstart.features.options import (
     Rule,
     Wrong,
@@ -24,7 +25,6 @@ from redstart.features.options import (
 from redstart.features.options import seconds as seconds
 from redstart.features.options import whole as whole
 from redstart.features.registry import Cache, OnDuplicate
-from redstart.server.gate import QUEUE
 from redstart.server.middleware import Middleware
 from redstart.server.middleware import checked as checked_layer
 from redstart.wire.types import Icon

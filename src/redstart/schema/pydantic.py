@@ -13,9 +13,8 @@ import msgspec
 
 from redstart.schema.containers import opened, remembered
 from redstart.schema.cost import ENTRIES, PROBLEMS, affordable, entries, has_more_values, is_tangled, problems_per_value
-from redstart.schema.emit import Defs, Schema
-from redstart.schema.guards import engine
-from redstart.schema.problems import (
+from redstart.schema.document import Defs, Schema
+from redstart.schema.errors import (
     Place,
     Problem,
     cut,
@@ -28,6 +27,7 @@ from redstart.schema.problems import (
     show_typed,
     spelled,
 )
+from redstart.schema.guards import engine
 from redstart.schema.scalars import INVALID, Node, Walk
 
 # Metadata that our own reading covers; everything else of pydantic's changes values and must be left to it.

@@ -17,15 +17,15 @@ from zlib import crc32
 import msgspec
 from msgspec import Raw
 
-from redstart.features.choices import Choice as Choice
-from redstart.features.choices import Choices as Choices
-from redstart.features.choices import FormError, Option, SchemaMarker, options_from, options_of, title_of
-from redstart.features.fields import FORMATS, SENT, WORDS, Field, is_secret, read_fields, secret, warn_of_secrets
-from redstart.features.rawforms import raw_fields
+from redstart.asking.choices import Choice as Choice
+from redstart.asking.choices import Choices as Choices
+from redstart.asking.choices import FormError, Option, SchemaMarker, options_from, options_of, title_of
+from redstart.asking.fields import FORMATS, SENT, WORDS, Field, is_secret, read_fields, secret, warn_of_secrets
+from redstart.asking.rawforms import raw_fields
 from redstart.schema.containers import Array
-from redstart.schema.foreign import DECIMAL
+from redstart.schema.errors import Problem, ShapeError
 from redstart.schema.nodes import Either, Link, Record
-from redstart.schema.problems import Problem, ShapeError
+from redstart.schema.pydantic import DECIMAL
 from redstart.schema.scalars import Choice as ChoiceNode
 from redstart.schema.types import UnsupportedType, compile_type
 from redstart.wire.jsonrpc import encode

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw, Struct
 
+from redstart.asking.records import handler_of
 from redstart.features.errors import log
 from redstart.features.results import Unencodable, to_json
-from redstart.server.records import handler_of
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, encode
 
 if TYPE_CHECKING:
-    from redstart.server.asking import Dialogue
+    from redstart.asking.dialogue import Dialogue
 
 inside: contextvars.ContextVar[str] = contextvars.ContextVar("redstart.step", default="")
 """The key of the step that runs here."""

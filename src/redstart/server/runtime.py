@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import UNSET
 
+from redstart.execution.threads import Pool
 from redstart.features.errors import ToolError, Unwind, log
 from redstart.features.subscriptions import Hub, Peer
 from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal, Session
 from redstart.protocol.link import Link
-from redstart.server.checked import KEY_VARIABLES
 from redstart.server.context import current_call
-from redstart.server.pool import Pool
+from redstart.server.settings import KEY_VARIABLES
 from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, ProtocolError
 from redstart.wire.types import Text, ToolResult
 
 if TYPE_CHECKING:
+    from redstart.asking.seal import KeyRing
     from redstart.server.authenticate import Authenticator
-    from redstart.server.seal import KeyRing
     from redstart.server.server import Server
     from redstart.store.shared import SharedState
 
@@ -86,14 +86,14 @@ class Host:
     @cached_property
     def keys(self) -> KeyRing:
         """What seals the state of a dialogue; loaded when it is first needed."""
-        from redstart.server.seal import KeyRing
+        from redstart.asking.seal import KeyRing
 
         return KeyRing(self.server.keys)
 
     @cached_property
     def rounds(self) -> Any:
         """The code of questions and rounds; loaded by the first one, because most servers never ask."""
-        from redstart.server import rounds
+        from redstart.asking import rounds
 
         return rounds
 

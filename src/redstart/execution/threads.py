@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from redstart.server.process import Children
+    from redstart.execution.processes import Children
 
 R = TypeVar("R")
 GROW_AFTER: Final = 0.001
@@ -154,7 +154,7 @@ class Pool:
         """The processes of `executor="process"` tools, made on first use."""
         self._open(asyncio.get_running_loop())
         if self._children is None:
-            from redstart.server.process import Children
+            from redstart.execution.processes import Children
 
             self._children = Children(self, self.processes)
         return self._children

@@ -11,8 +11,8 @@ from redstart.protocol.call import Call
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
 if TYPE_CHECKING:
-    from redstart.features.ask import Question
-    from redstart.server.host import Host
+    from redstart.asking.questions import Question
+    from redstart.server.runtime import Host
 
 SAID: Final = 80
 """Characters of a message that are remembered, for the error that names it."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from redstart.features.choices import LISTINGS, FormError, Option, options_of
-from redstart.features.fields import FORMATS, LIMITS, WORDS, Field, is_secret, secret, sent
+from redstart.asking.choices import LISTINGS, FormError, Option, options_of
+from redstart.asking.fields import FORMATS, LIMITS, WORDS, Field, is_secret, secret, sent
+from redstart.schema.errors import show
 from redstart.schema.patterns import longest
-from redstart.schema.problems import show
 
 ROOT: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "$schema", "$id", "$comment", *WORDS}

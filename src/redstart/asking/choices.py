@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from redstart.features.options import OptionError, Rule, caller, wrong
-from redstart.schema.problems import one_of, show
+from redstart.schema.errors import one_of, show
 
 T = TypeVar("T")
 LISTINGS: Final[tuple[str, ...]] = ("oneOf", "anyOf", "enum", "const")

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import DecodeError, Struct
 
-from redstart.features.ask import BadAnswer, Question, no_stream
+from redstart.asking.questions import BadAnswer, Question, no_stream
+from redstart.asking.records import Answered, asked, diverged
+from redstart.asking.scope import scoped
+from redstart.asking.steps import Steps, inside, new_name
+from redstart.execution.deadline import off_the_clock
+from redstart.execution.gate import stepped_out
 from redstart.features.errors import Unanswered, Unwind
 from redstart.protocol.call import Call, Pending
-from redstart.server.deadline import off_the_clock
-from redstart.server.gate import stepped_out
-from redstart.server.records import Answered, asked, diverged
-from redstart.server.scope import scoped
-from redstart.server.steps import Steps, inside, new_name
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, decode
 
 if TYPE_CHECKING:
-    from redstart.server.host import Host
+    from redstart.server.runtime import Host
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 TRIES: Final = 2

@@ -1,0 +1,1 @@
+"""Serves code that already exists: providers, objects, directories of files."""

@@ -1,0 +1,168 @@
+"""How a call of a provider's tool finds its answer: `tool_call` first, then the method itself.
+
+The list entry, the schema and the decoder are the method's. What `tool_call` gives is formatted for the model and keeps
+no promise of the method's annotation, so such a tool is listed without an inferred output schema.
+"""
+
+from __future__ import annotations
+
+import copy
+import dis
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Raw, Struct
+
+from redstart.execution.executor import Limits, compose_invoke, equip
+from redstart.execution.inject import injected as is_injected
+from redstart.execution.kinds import is_async
+from redstart.features.errors import RegistrationError, ToolError, log, place
+from redstart.features.output import Output
+from redstart.features.raw_tools import Injected
+from redstart.features.results import blocks, is_content, is_media
+from redstart.features.scopes import local_names
+from redstart.features.solutions import Collected
+from redstart.features.tools import Tool
+from redstart.schema.callables import find_target
+from redstart.server.context import Context
+from redstart.server.handling import elicit_callable
+from redstart.server.sync_context import SyncContext
+from redstart.wire import types as t
+from redstart.wire.jsonrpc import decode
+
+if TYPE_CHECKING:
+    from redstart.server.runtime import Host
+
+_EMPTY_BODY: Final = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "POP_TOP"} | {
+    "CALL_INTRINSIC_1",  # what 3.12 and later put around every coroutine
+    "RERAISE",
+}
+
+
+def is_declaration(fn: Any) -> bool:
+    """Whether `fn` has a signature and a docstring but does nothing: it says what the tool is, not how it works."""
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    if code is None:
+        return False
+    steps = [step for step in dis.get_instructions(code) if step.opname != "RESUME"]
+    return all(s.opname in _EMPTY_BODY for s in steps) and all(
+        s.argval in (None, Ellipsis) for s in steps if s.opname in ("LOAD_CONST", "RETURN_CONST")
+    )
+
+
+class ToolCall:
+    """The `tool_call` of a provider, with `elicit` or without.
+
+    Where `elicit` has a default, it is there only if provider and client can; where it has none, it is always there,
+    and using it ends a call whose client cannot be asked. (Skipped instead, the method itself would run unasked.)
+    A third parameter annotated as a Context is not for `elicit`; it is filled as in any other handler.
+    """
+
+    def __init__(self, fn: Callable[..., Any], declared: frozenset[str] | None, host: Host) -> None:
+        target = find_target(fn, None, local_names(fn))
+        kinds = {p.name: target.resolve(p.annotation, p.name) for p in target.parameters}
+        filled = {p.name: kinds[p.name] for p in target.parameters if is_injected(kinds[p.name], p.default)}
+        rest = [p for p in target.parameters if p.name not in filled]
+        if len(rest) not in (2, 3) or any(p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in rest):
+            raise RegistrationError(f"{place(fn)}: write tool_call(self, name, arguments) or (…, elicit)")
+        self._names = [p.name for p in rest]
+        self._elicit = rest[2].name if len(rest) == 3 else None
+        self._required = len(rest) == 3 and rest[2].default is rest[2].empty
+        self._elicits = self._required if declared is None else "elicitation" in declared
+        if self._required and not self._elicits:
+            log.warning("%s: tool_call takes elicit, but capabilities() do not name elicitation: not used", place(fn))
+        self._host = host
+        self._context: Any = Context if is_async(fn) else SyncContext
+        self._invoke = compose_invoke(fn, filled, host)
+
+    async def __call__(self, name: str, arguments: dict[str, Any], ctx: Context[Any]) -> Any:
+        """What the provider says; NotImplemented where it leaves the call to the method."""
+        given: dict[str, Any] = dict(zip(self._names, (name, arguments), strict=False))
+        if self._elicit is not None:
+            if self._elicits and (self._required or ctx.can_elicit):
+                given[self._elicit] = elicit_callable(self._context(ctx._call, self._host))
+            elif self._required:
+                return NotImplemented  # it cannot work without
+        value = await self._invoke(ctx._call, given)
+        if inspect.isawaitable(value):  # of a plain function that hands on what an async one gave
+            value = await value
+        if type(value) is Collected and value.returned is NotImplemented and not value.items:
+            return NotImplemented
+        return value
+
+
+class _Sent(Struct):
+    """The arguments of one call: those that were sent, as the method types them, and all that the method takes."""
+
+    sent: dict[str, Any]
+    bound: dict[str, Any]
+
+
+class _Own(Struct):
+    """What the method itself has returned, and what it promises."""
+
+    value: Any
+    output: Output
+
+
+class _Said(Output):
+    """What `tool_call` gave becomes a result: in a list, each text is an item of its own."""
+
+    __slots__ = ()
+
+    def result(self, value: Any, structured: str) -> t.ToolResult:
+        if type(value) is _Own:
+            return value.output.result(value.value, structured)
+        if isinstance(value, list | tuple) and value and not is_media(value) and all(map(_is_item, value)):
+            content, failed = blocks(list(value))
+            value = t.ToolResult(content=content, is_error=True if failed else None)
+        return super().result(value, structured)
+
+
+def _is_item(value: Any) -> bool:
+    return isinstance(value, str) or is_content(value)
+
+
+class Dispatched(Tool):
+    """A tool of a provider that has a `tool_call`."""
+
+    def __init__(self, own: Tool, ask: ToolCall, *, defined: bool) -> None:
+        vars(self).update(vars(own))  # it is that tool, but for who answers
+        # The limits are this tool's; the method runs within them, and must not wait for a second place at a gate.
+        self._own = copy.copy(own)
+        self._own.timeout = self._own.concurrency = self._own.max_result_bytes = None
+        self._ask = ask
+        self._defined = defined
+        self.executor = None
+        self.handler = self.dispatch
+
+    def compile(self, injected: Injected) -> None:
+        own = self._own
+        own.name = self.name
+        own.compile(injected)
+        self.description, self.input_schema, self.header_rules = own.description, own.input_schema, own.header_rules
+        self.injected = {"ctx": Context}
+        self.bind = self._bind
+        self.output = _Said(Any, self._schemas[1], None, None, f"{self.place}: result of {self.name}")
+        self.output_schema = self.output.schema
+        equip(own, self._ask._host, Limits())
+
+    def _bind(self, raw: bytes | Raw | None) -> dict[str, Any]:
+        bound = self._own.bind(raw)
+        sent: dict[str, Any] = (decode(raw) if raw else None) or {}
+        if self._own.typed:
+            sent = {name: bound.get(name, value) for name, value in sent.items()}
+        return {"given": _Sent(sent, bound)}
+
+    async def dispatch(self, given: _Sent, ctx: Context[Any]) -> Any:
+        """Ask the provider, then the method."""
+        value = await self._ask(self.name, given.sent, ctx)
+        if value is not NotImplemented:
+            return value
+        if self._defined:
+            value = await self._own.invoke(ctx._call, given.bound)
+            if value is not NotImplemented:
+                return _Own(value, self._own.output)
+        log.error("the tool %s is listed by its provider, but neither tool_call nor a method answers for it", self.name)
+        raise ToolError(f"{self.name} is listed, but its provider does not answer for it.")
