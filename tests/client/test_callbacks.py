@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from client.support import run
-from redstart.client.callbacks import Courier
+from redstart.client.callbacks import CallbackQueue
 
 
 def spawn(work: Awaitable[Any]) -> asyncio.Future[Any]:
@@ -26,7 +26,7 @@ def test_a_plain_callback_runs_at_once_and_an_async_one_holds_back_the_next() ->
             await gate.wait()
             seen.append(argument)
 
-        courier = Courier(spawn)
+        courier = CallbackQueue(spawn)
         courier.deliver(seen.append, 1)
         assert seen == [1]
         courier.deliver(slow, 2)
@@ -51,7 +51,7 @@ def test_a_callback_that_fails_is_logged_and_the_next_runs(caplog: pytest.LogCap
         def wrong(argument: int) -> None:
             raise LookupError("plain")
 
-        courier = Courier(spawn)
+        courier = CallbackQueue(spawn)
         for callback in (wrong, broken, seen.append):
             courier.deliver(callback, 1)
         await courier.finish()
@@ -75,7 +75,7 @@ def test_what_is_cancelled_takes_what_waits_with_it() -> None:
         async def forever(argument: int) -> None:
             await asyncio.Event().wait()
 
-        courier = Courier(keep)
+        courier = CallbackQueue(keep)
         courier.deliver(forever, 1)
         courier.deliver(seen.append, 2)
         tasks[0].cancel()

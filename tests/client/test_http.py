@@ -93,7 +93,7 @@ def test_a_stream_in_single_bytes_with_comments_and_split_characters() -> None:
             http_server(modern(handler)) as url,
             Client(url, on_notification=lambda n: others.append(n.method)) as c,
         ):
-            raw = await c._dialogue.connection.request("x/y", on_progress=lambda p: seen.append(p.progress))
+            raw = await c._requests.connection.request("x/y", on_progress=lambda p: seen.append(p.progress))
             assert json.loads(bytes(raw))["content"][0]["text"] == "\N{SNOWMAN}"
             assert seen == [1]
             assert others == ["notifications/progress", "notifications/x"]
@@ -386,7 +386,7 @@ def test_a_session_is_named_everywhere_and_deleted_at_the_end() -> None:
             await handshake(handler)(request)
 
         async with http_server(record) as url, Client(url, protocol="2025-11-25", log_level="info") as c:
-            await c._dialogue.connection.transport.listening()
+            await c._requests.connection.transport.listening()
             await c.ping()
 
     run(main())

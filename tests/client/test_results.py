@@ -7,7 +7,7 @@ import pytest
 from msgspec import UNSET, Raw
 
 from redstart.client import CallResult, InvalidReply, results
-from redstart.client.tools import is_wrapped
+from redstart.client.tool_cache import is_wrapped
 from redstart.wire import types as t
 
 

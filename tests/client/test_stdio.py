@@ -175,7 +175,7 @@ def test_a_server_that_ignores_eof_and_sigterm_is_killed(monkeypatch: pytest.Mon
 
     async def main() -> int:
         async with client(python(STUBBORN)) as c:
-            pid = c._dialogue.connection.transport._process.get_pid()  # type: ignore[attr-defined]
+            pid = c._requests.connection.transport._process.get_pid()  # type: ignore[attr-defined]
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
         return int(pid)
@@ -187,7 +187,7 @@ def test_a_server_that_ignores_eof_and_sigterm_is_killed(monkeypatch: pytest.Mon
 def test_a_close_that_is_cancelled_kills_the_server_at_once() -> None:
     async def main() -> None:
         c = await client(python(STUBBORN)).__aenter__()
-        transport: Any = c._dialogue.connection.transport
+        transport: Any = c._requests.connection.transport
         closing = asyncio.create_task(c.__aexit__(None, None, None))
         await asyncio.sleep(0)
         closing.cancel()
@@ -205,7 +205,7 @@ def test_a_killed_server_names_its_signal() -> None:
         async with client(scripted(**OLD, x__y="ignore")) as c:
             call = asyncio.create_task(c.request("x/y"))
             await asyncio.sleep(0)
-            os.kill(c._dialogue.connection.transport._process.get_pid(), signal.SIGKILL)  # type: ignore[attr-defined]
+            os.kill(c._requests.connection.transport._process.get_pid(), signal.SIGKILL)  # type: ignore[attr-defined]
             with pytest.raises(ConnectionClosed) as caught:
                 await call
             assert caught.value.exit_status == -signal.SIGKILL

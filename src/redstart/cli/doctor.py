@@ -130,7 +130,7 @@ def _start(case: Case) -> Found:
 async def _visit(case: Case) -> Found:
     """Start the server as a client does, and ask it in both eras: that the other one is served shows on any pipe."""
     from redstart.client import Client, ClientError, ConnectionClosed
-    from redstart.client.eras import HANDSHAKE_VERSIONS
+    from redstart.client.dialects import HANDSHAKE_VERSIONS
 
     command = [sys.executable, "-m", "redstart", "run", str(case.target)]
     advice = f"see all that it says with: redstart run {case.target} < {os.devnull}"
@@ -153,10 +153,10 @@ async def _visit(case: Case) -> Found:
 
 
 async def _discover(client: Any) -> Found:
-    from redstart.client.eras import MODERN_VERSIONS, Modern
+    from redstart.client.dialects import MODERN_VERSIONS, ModernDialect
 
     version = MODERN_VERSIONS[-1]
-    await client.request("server/discover", Modern(version, {}, {"name": "redstart"}).params(None, {}))
+    await client.request("server/discover", ModernDialect(version, {}, {"name": "redstart"}).params(None, {}))
     return Found("ok", f"server/discover ({version}) is answered too")
 
 

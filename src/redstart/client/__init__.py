@@ -1,6 +1,7 @@
 """A client for MCP servers of every revision: in memory, over stdio, over Streamable HTTP."""
 
-from redstart.client.callbacks import LogMessage, Notification, Progress
+from redstart.client.callbacks import LogMessage, Notification
+from redstart.client.callbacks import ProgressMessage as Progress
 from redstart.client.client import Client
 from redstart.client.errors import (
     ClientError,
@@ -11,8 +12,8 @@ from redstart.client.errors import (
     RequestError,
     SessionExpired,
 )
+from redstart.client.handlers import ElicitRequest, SampleRequest
 from redstart.client.listen import Event, Events
-from redstart.client.questions import ElicitRequest, SampleRequest
 from redstart.client.results import CallResult
 
 __all__ = [

@@ -16,10 +16,10 @@ log = logging.getLogger("redstart.client")
 Spawn: TypeAlias = Callable[[Awaitable[Any]], "asyncio.Future[Any]"]
 
 
-class Progress(Struct, frozen=True):
+class ProgressMessage(Struct, frozen=True):
     """How far a call has come.
 
-    >>> Progress(1, total=3, message="reading").total
+    >>> ProgressMessage(1, total=3, message="reading").total
     3
     """
 
@@ -53,12 +53,12 @@ class Notification(Struct, frozen=True):
     params: dict[str, Any] = {}
 
 
-OnProgress: TypeAlias = Callable[[Progress], Awaitable[object] | object]
+OnProgress: TypeAlias = Callable[[ProgressMessage], Awaitable[object] | object]
 OnLog: TypeAlias = Callable[[LogMessage], Awaitable[object] | object]
 OnNotification: TypeAlias = Callable[[Notification], Awaitable[object] | object]
 
 
-class Courier:
+class CallbackQueue:
     """Brings messages to callbacks in order: one that is not async runs at once, the next waits for an async one."""
 
     def __init__(self, spawn: Spawn) -> None:

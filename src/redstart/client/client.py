@@ -1,6 +1,6 @@
 """The client: one object to reach any MCP server, of either era, by any transport.
 
-Public face only: `connection.py` carries messages, `negotiate.py` opens it, `dialogue.py` gets from request to result.
+Public face only: `connection.py` carries messages, `negotiate.py` opens it, `requests.py` gets from request to result.
 `timeout=` is a parameter, and not the caller's `asyncio.timeout`, because a human's time does not count.
 """
 
@@ -14,13 +14,13 @@ from typing import Any, Self, TypeAlias, TypeVar, Unpack, overload
 
 from redstart.client import results
 from redstart.client.callbacks import OnProgress
-from redstart.client.connection import Connection
-from redstart.client.dialogue import Dialogue
+from redstart.client.connection import RpcConnection
 from redstart.client.errors import ClientError, NotSupported
+from redstart.client.handlers import QuestionHandlers
 from redstart.client.listen import Events, handshake_events, modern_events
 from redstart.client.negotiate import Negotiator
 from redstart.client.options import ClientOptions
-from redstart.client.questions import Questions
+from redstart.client.requests import Requests
 from redstart.client.results import CallResult
 from redstart.client.target import transport_for
 from redstart.features.options import checked, showing
@@ -58,7 +58,7 @@ class Client:
         self._max_rounds = given["max_rounds"]
         self._log_level = given["log_level"]
         self._client_info = given["client_info"]
-        self._questions = Questions(given["on_elicit"], given["on_sample"], given["roots"], given["capabilities"])
+        self._handlers = QuestionHandlers(given["on_elicit"], given["on_sample"], given["roots"], given["capabilities"])
         self._on_log = given["on_log"]
         self._on_notification = given["on_notification"]
         self._transport = partial(
@@ -73,16 +73,16 @@ class Client:
             timeout=given["timeout"],
         )
         self._transport()  # a wrong target fails here, not later
-        self._open: Dialogue | None = None
+        self._open: Requests | None = None
 
     # ---------------------------------------------------------------- lifetime
 
     async def __aenter__(self) -> Self:
         if self._open is not None:
             raise ClientError("this client is open already")
-        connection = Connection(
+        connection = RpcConnection(
             self._transport(),
-            self._questions,
+            self._handlers,
             timeout=self._timeout,
             on_log=self._on_log,
             on_notification=self._on_notification,
@@ -90,26 +90,26 @@ class Client:
         info = self._client_info or {"name": "redstart", "version": _version()}
         # Without a level a modern server sends no log at all; who gives a callback wants one.
         level = self._log_level or (None if self._on_log is None else "info")
-        negotiator = Negotiator(connection, self._questions, info, self._log_level, level)
-        dialogue = Dialogue(connection, self._questions, negotiator, self._max_rounds)
+        negotiator = Negotiator(connection, self._handlers, info, self._log_level, level)
+        requests = Requests(connection, self._handlers, negotiator, self._max_rounds)
         try:
             await connection.open()
-            await dialogue.open(self._protocol)
+            await requests.open(self._protocol)
         except BaseException:
             await connection.close()
             raise
-        self._open = dialogue
+        self._open = requests
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        dialogue, self._open = self._open, None
-        if dialogue is not None:
-            await dialogue.connection.close()
+        requests, self._open = self._open, None
+        if requests is not None:
+            await requests.connection.close()
 
     @property
-    def _dialogue(self) -> Dialogue:
+    def _requests(self) -> Requests:
         if self._open is None:
             raise ClientError("this client is not open: use it as `async with Client(…) as c:`")
         return self._open
@@ -117,22 +117,22 @@ class Client:
     @property
     def protocol_version(self) -> str:
         """The revision that both sides speak."""
-        return self._dialogue.peer.version
+        return self._requests.peer.version
 
     @property
     def server_info(self) -> Implementation:
         """The server's name and version."""
-        return self._dialogue.peer.info
+        return self._requests.peer.info
 
     @property
     def server_capabilities(self) -> dict[str, Any]:
         """What the server offers, as it came."""
-        return self._dialogue.peer.capabilities
+        return self._requests.peer.capabilities
 
     @property
     def instructions(self) -> str | None:
         """What the server wants a model to know."""
-        return self._dialogue.peer.instructions
+        return self._requests.peer.instructions
 
     # ---------------------------------------------------------------- tools
 
@@ -142,7 +142,7 @@ class Client:
         >>> async def names(c: Client) -> list[str]:
         ...     return [tool.name for tool in await c.list_tools()]
         """
-        return await self._dialogue.list_tools()
+        return await self._requests.list_tools()
 
     @overload
     async def call_tool(
@@ -183,13 +183,13 @@ class Client:
 
         `returns` is the type of `result.data`: a plain type, a dataclass, a model. Any other result is refused.
         """
-        dialogue = self._dialogue
+        requests = self._requests
         params = _with_meta({"name": name, "arguments": arguments or {}}, meta)
         on_progress = on_progress or self._on_progress
-        raw = await dialogue.result("tools/call", params, seconds=timeout, on_progress=on_progress)
+        raw = await requests.result("tools/call", params, seconds=timeout, on_progress=on_progress)
         result = results.call_result(raw)
         if isinstance(result.structured, dict) and list(result.structured) == ["result"]:
-            result.wrapped = (await dialogue.tools.get(name)).wrapped
+            result.wrapped = (await requests.tools.get(name)).wrapped
         if returns is not None and not result.is_error:
             result.read(f"tools/call of {name}", returns)
         return result
@@ -202,7 +202,7 @@ class Client:
         >>> async def names(c: Client) -> list[str]:
         ...     return [prompt.name for prompt in await c.list_prompts()]
         """
-        return await self._dialogue.pages("prompts/list", "prompts")
+        return await self._requests.pages("prompts/list", "prompts")
 
     async def get_prompt(
         self,
@@ -221,7 +221,7 @@ class Client:
         strings = {k: v if isinstance(v, str) else encode(v).decode() for k, v in (arguments or {}).items()}
         params = _with_meta({"name": name, "arguments": strings}, meta)
         on_progress = on_progress or self._on_progress
-        raw = await self._dialogue.result("prompts/get", params, seconds=timeout, on_progress=on_progress)
+        raw = await self._requests.result("prompts/get", params, seconds=timeout, on_progress=on_progress)
         return results.prompt_result(raw)
 
     async def list_resources(self) -> list[t.ListedResource]:
@@ -230,7 +230,7 @@ class Client:
         >>> async def uris(c: Client) -> list[str]:
         ...     return [resource.uri for resource in await c.list_resources()]
         """
-        return await self._dialogue.pages("resources/list", "resources")
+        return await self._requests.pages("resources/list", "resources")
 
     async def list_resource_templates(self) -> list[t.ListedTemplate]:
         """All resource templates, from all pages.
@@ -238,7 +238,7 @@ class Client:
         >>> async def patterns(c: Client) -> list[str]:
         ...     return [template.uri_template for template in await c.list_resource_templates()]
         """
-        return await self._dialogue.pages("resources/templates/list", "resource_templates")
+        return await self._requests.pages("resources/templates/list", "resource_templates")
 
     async def read_resource(
         self,
@@ -255,7 +255,7 @@ class Client:
         """
         params = _with_meta({"uri": uri}, meta)
         on_progress = on_progress or self._on_progress
-        raw = await self._dialogue.result("resources/read", params, seconds=timeout, on_progress=on_progress)
+        raw = await self._requests.result("resources/read", params, seconds=timeout, on_progress=on_progress)
         return results.resource_result(raw)
 
     async def complete(
@@ -272,7 +272,7 @@ class Client:
         params: dict[str, Any] = {"ref": ref, "argument": {"name": argument_name, "value": value}}
         if context is not None:
             params["context"] = {"arguments": context}
-        return results.completion(await self._dialogue.result("completion/complete", params))
+        return results.completion(await self._requests.result("completion/complete", params))
 
     # ---------------------------------------------------------------- changes
 
@@ -293,34 +293,34 @@ class Client:
         """
         if isinstance(uris, str):
             raise TypeError("uris is a list of URIs, not one string")
-        dialogue = self._dialogue
+        requests = self._requests
         flags = {"tools": tools, "prompts": prompts, "resources": resources}
         kinds = {kind for kind, wanted in flags.items() if wanted}
-        if dialogue.connection.era.modern:
-            return modern_events(dialogue.connection, kinds, uris)
-        return handshake_events(dialogue.connection, dialogue.subscriptions, kinds, uris)
+        if requests.connection.dialect.modern:
+            return modern_events(requests.connection, kinds, uris)
+        return handshake_events(requests.connection, requests.subscriptions, kinds, uris)
 
     async def subscribe(self, uri: str) -> None:
         """Have the server report changes of a resource to `on_notification` (handshake era)."""
         self._handshake_only("resources/subscribe", "listen(uris=[…])")
-        await self._dialogue.subscriptions.subscribe(uri)
+        await self._requests.subscriptions.subscribe(uri)
 
     async def unsubscribe(self, uri: str) -> None:
         """The end of `subscribe` (handshake era)."""
         self._handshake_only("resources/unsubscribe", "listen(uris=[…])")
-        await self._dialogue.subscriptions.unsubscribe(uri)
+        await self._requests.subscriptions.unsubscribe(uri)
 
     # ---------------------------------------------------------------- the rest
 
     async def ping(self) -> None:
         """Ask whether the server is there (handshake era)."""
         self._handshake_only("ping", "any request")
-        await self._dialogue.request("ping")
+        await self._requests.request("ping")
 
     async def set_log_level(self, level: str) -> None:
         """How much the server logs to `on_log` from now on (handshake era)."""
         self._handshake_only("logging/setLevel", "Client(…, log_level=…)")
-        await self._dialogue.request("logging/setLevel", {"level": level})
+        await self._requests.request("logging/setLevel", {"level": level})
 
     async def request(
         self,
@@ -334,7 +334,7 @@ class Client:
         >>> async def raw(c: Client) -> dict[str, Any]:
         ...     return await c.request("tools/list", {})
         """
-        return results.as_dict(method, await self._dialogue.request(method, params, seconds=timeout))
+        return results.as_dict(method, await self._requests.request(method, params, seconds=timeout))
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Any notification.
@@ -342,10 +342,10 @@ class Client:
         >>> async def changed(c: Client) -> None:
         ...     await c.notify("notifications/roots/list_changed")
         """
-        await self._dialogue.connection.notify(method, params)
+        await self._requests.connection.notify(method, params)
 
     def _handshake_only(self, method: str, instead: str) -> None:
-        if self._dialogue.connection.era.modern:
+        if self._requests.connection.dialect.modern:
             raise NotSupported(f"{method} does not exist in {self.protocol_version}; use {instead} instead")
 
 

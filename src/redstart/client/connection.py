@@ -16,10 +16,18 @@ from typing import Any, Protocol, TypeGuard
 import msgspec
 from msgspec import UNSET, Raw
 
-from redstart.client.callbacks import Courier, LogMessage, Notification, OnLog, OnNotification, OnProgress, Progress
-from redstart.client.eras import Era, Handshake
+from redstart.client.callbacks import (
+    CallbackQueue,
+    LogMessage,
+    Notification,
+    OnLog,
+    OnNotification,
+    OnProgress,
+    ProgressMessage,
+)
+from redstart.client.dialects import ClientDialect, HandshakeDialect
 from redstart.client.errors import ClientError, ConnectionClosed, RequestError
-from redstart.client.questions import Questions
+from redstart.client.handlers import QuestionHandlers
 from redstart.client.transport import Outgoing, Transport
 from redstart.wire import jsonrpc
 
@@ -37,7 +45,7 @@ class OpenRequest:
         self.future: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         self.deadline: asyncio.Timeout | None = None
         self.on_progress: OnProgress | None = None
-        self.courier: Courier | None = None
+        self.courier: CallbackQueue | None = None
 
     def run_clock(self, running: bool) -> None:
         """Stop the clock, or start it afresh."""
@@ -55,30 +63,30 @@ class Listener(Protocol):
         """No more will come."""
 
 
-class Connection:
+class RpcConnection:
     """Requests out, answers in. Its background tasks are its own, so it may be closed by any task."""
 
     def __init__(
         self,
         transport: Transport,
-        questions: Questions,
+        handlers: QuestionHandlers,
         *,
         timeout: float | None,
         on_log: OnLog | None = None,
         on_notification: OnNotification | None = None,
     ) -> None:
         self.transport = transport
-        self.era: Era = Handshake()
+        self.dialect: ClientDialect = HandshakeDialect()
         self.timeout = timeout
         self.listeners: set[Listener] = set()
-        self._questions = questions
+        self._handlers = handlers
         self._on_log = on_log
         self._on_notification = on_notification
         self._ids = itertools.count(1)
         self._open: dict[int, OpenRequest] = {}
         self._answering: dict[int | str, asyncio.Future[Any]] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
-        self._courier = Courier(self.spawn)
+        self._courier = CallbackQueue(self.spawn)
         self._thinking = 0
         self.gone: ClientError | None = None
 
@@ -125,7 +133,7 @@ class Connection:
         id, call = self.start(method, self.timeout if seconds is None else seconds)
         own: dict[str, Any] = {}
         if on_progress is not None:
-            call.on_progress, call.courier = on_progress, Courier(self.spawn)
+            call.on_progress, call.courier = on_progress, CallbackQueue(self.spawn)
             own["progressToken"] = id
         try:
             async with asyncio.timeout(call.seconds) as call.deadline:
@@ -162,14 +170,14 @@ class Connection:
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """Send the request that waits under `id`."""
-        full = self.era.params(params, own)
+        full = self.dialect.params(params, own)
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
         if full is not None:
             message["params"] = full
-        sent_headers = self.era.headers(method, full or {}) if self.transport.http else {}
+        sent_headers = self.dialect.headers(method, full or {}) if self.transport.http else {}
         if headers:
             sent_headers.update(headers)
-        self.transport.send(Outgoing(jsonrpc.encode(message), method, id, sent_headers, self.era.modern))
+        self.transport.send(Outgoing(jsonrpc.encode(message), method, id, sent_headers, self.dialect.modern))
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification and wait until it is accepted."""
@@ -184,8 +192,8 @@ class Connection:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
-        headers = self.era.headers(method, params or {}) if self.transport.http else {}
-        return self.transport.send(Outgoing(jsonrpc.encode(message), method, None, headers, self.era.modern))
+        headers = self.dialect.headers(method, params or {}) if self.transport.http else {}
+        return self.transport.send(Outgoing(jsonrpc.encode(message), method, None, headers, self.dialect.modern))
 
     def abandon(self, id: int, reason: str) -> None:
         """Stop waiting for `id`, and tell the server, by whatever way this transport and era have."""
@@ -193,7 +201,7 @@ class Connection:
         if call is None:
             return
         call.future.cancel()
-        told = self.transport.cancel(id, modern=self.era.modern)
+        told = self.transport.cancel(id, modern=self.dialect.modern)
         if told or self.gone is not None or call.method == "initialize":
             return
         accepted = self._post_notification("notifications/cancelled", {"requestId": id, "reason": reason})
@@ -261,7 +269,7 @@ class Connection:
             token = params.get("progressToken")
             call = self._open.get(token) if _is_int(token) else None
             if call is not None and call.courier is not None and call.on_progress is not None:
-                progress = Progress(params.get("progress", 0), params.get("total"), params.get("message"), meta)
+                progress = ProgressMessage(params.get("progress", 0), params.get("total"), params.get("message"), meta)
                 call.courier.deliver(call.on_progress, progress)
         elif method == "notifications/message" and self._on_log is not None:
             message = LogMessage(params.get("level", "info"), params.get("data"), params.get("logger"), meta)
@@ -283,8 +291,8 @@ class Connection:
             call.future.set_result(Raw(b"{}"))
 
     def _asked(self, id: int | str, method: str, params: dict[str, Any]) -> None:
-        if self.era.modern:
-            log.warning("the server sent a request, %s, which %s does not allow", method, self.era.version)
+        if self.dialect.modern:
+            log.warning("the server sent a request, %s, which %s does not allow", method, self.dialect.version)
             return
         task = self.spawn(self._answer(id, method, params))
         self._answering[id] = task
@@ -304,7 +312,7 @@ class Connection:
         if self.gone is not None:
             return
         await self.transport.ready()
-        headers = self.era.headers("", {}) if self.transport.http else {}
+        headers = self.dialect.headers("", {}) if self.transport.http else {}
         accepted = self.transport.send(Outgoing(jsonrpc.encode(reply), headers=headers))
         if accepted is not None:
             await _quietly(accepted)
@@ -315,7 +323,7 @@ class Connection:
         try:
             for call in self._open.values():
                 call.run_clock(False)
-            return await self._questions.answer(method, params)
+            return await self._handlers.answer(method, params)
         finally:
             self._thinking -= 1
             for call in self._open.values():

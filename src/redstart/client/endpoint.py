@@ -20,7 +20,7 @@ SESSION: Final = "Mcp-Session-Id"
 _REDIRECTS: Final = 3
 
 
-class Endpoint:
+class HttpEndpoint:
     """One URL, the headers that go with every request, and the session once there is one."""
 
     def __init__(self, url: str, headers: Mapping[str, str], timeout: float | None) -> None:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from redstart.client.endpoint import SESSION, Endpoint, as_error, content_type, network_errors, reason, refusal
+from redstart.client.endpoint import SESSION, HttpEndpoint, as_error, content_type, network_errors, reason, refusal
 from redstart.client.errors import ClientError, ConnectionClosed, InvalidReply, SessionExpired
 from redstart.client.sse import EventParser
 from redstart.client.transport import Inbox, Outgoing, Transport
@@ -28,7 +28,7 @@ _DRAIN: Final = 1.0
 """Seconds for the end of a stream that has brought its answer, so that its connection can be used again."""
 
 
-class Position:
+class StreamPosition:
     """Where a stream broke off: what to send as `Last-Event-ID`, and when."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class HttpTransport:
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None) -> None:
         self.url = url
         self._reach: dict[str, Any] = {"headers": headers, "timeout": timeout}
-        self._endpoint = Endpoint(url, headers or {}, timeout)
+        self._endpoint = HttpEndpoint(url, headers or {}, timeout)
         self._requests: dict[int, asyncio.Task[None]] = {}
         self._others: set[asyncio.Task[None]] = set()
         self._stream: asyncio.Task[None] | None = None
@@ -115,7 +115,7 @@ class HttpTransport:
         try:
             if message.method == "initialize":
                 self._endpoint.session = None
-            position = Position()
+            position = StreamPosition()
             async with self._endpoint.exchange("POST", message.headers, message.data) as response:
                 if message.method == "initialize":
                     self._endpoint.session = response.headers.get(SESSION)
@@ -151,7 +151,7 @@ class HttpTransport:
 
     # ---------------------------------------------------------------- streams
 
-    async def _read(self, response: Any, position: Position, id: int | None, *, resumable: bool) -> None:
+    async def _read(self, response: Any, position: StreamPosition, id: int | None, *, resumable: bool) -> None:
         """Deliver a stream's messages until it ends or has answered `id`; a break where it can go on is an end too."""
         parser = EventParser()
         chunks = response.aiter_bytes()
@@ -174,7 +174,7 @@ class HttpTransport:
             if not resumable or position.id is None:
                 raise ConnectionClosed(f"{self.url} broke off: {reason(error)}") from error
 
-    async def _follow(self, position: Position, headers: Mapping[str, str], id: int | None) -> None:
+    async def _follow(self, position: StreamPosition, headers: Mapping[str, str], id: int | None) -> None:
         """Ask for a stream by GET, again and again from where it broke off, until `id` is answered."""
         failures = 0
         while id is None or self._inbox.is_open(id):
@@ -209,7 +209,7 @@ class HttpTransport:
 
     async def _listen(self, headers: Mapping[str, str], known: asyncio.Event) -> None:
         try:
-            await self._follow(Position(), headers, None)
+            await self._follow(StreamPosition(), headers, None)
         except ConnectionClosed as error:
             self._inbox.deaf(error)
         except ClientError as error:  # 405 is a server without such a stream

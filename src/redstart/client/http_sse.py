@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 
-from redstart.client.endpoint import Endpoint, content_type, network_errors, reason, refusal
+from redstart.client.endpoint import HttpEndpoint, content_type, network_errors, reason, refusal
 from redstart.client.errors import ClientError, ConnectionClosed
 from redstart.client.sse import EventParser
 from redstart.client.transport import Inbox, Outgoing
@@ -24,8 +24,8 @@ class HttpSseTransport:
 
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None) -> None:
         self._timeout = timeout
-        self._stream = Endpoint(url, headers or {}, timeout)
-        self._messages = Endpoint(url, headers or {}, timeout)
+        self._stream = HttpEndpoint(url, headers or {}, timeout)
+        self._messages = HttpEndpoint(url, headers or {}, timeout)
         self._posts: set[asyncio.Task[None]] = set()
         self._reader: asyncio.Task[None] | None = None
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from redstart.client.connection import Connection
+from redstart.client.connection import RpcConnection
 from redstart.client.errors import ClientError
 from redstart.wire.meta import SUBSCRIPTION_ID
 
@@ -151,7 +151,7 @@ class Subscriptions:
 
 
 @asynccontextmanager
-async def modern_events(connection: Connection, kinds: set[str], uris: Sequence[str]) -> AsyncIterator[Events]:
+async def modern_events(connection: RpcConnection, kinds: set[str], uris: Sequence[str]) -> AsyncIterator[Events]:
     """A `subscriptions/listen` that lasts as long as the block."""
     wanted: dict[str, Any] = {f"{kind}ListChanged": True for kind in sorted(kinds)}
     if uris:
@@ -178,7 +178,7 @@ async def modern_events(connection: Connection, kinds: set[str], uris: Sequence[
 
 @asynccontextmanager
 async def handshake_events(
-    connection: Connection, subscriptions: Subscriptions, kinds: set[str], uris: Sequence[str]
+    connection: RpcConnection, subscriptions: Subscriptions, kinds: set[str], uris: Sequence[str]
 ) -> AsyncIterator[Events]:
     """The notifications of a session, and a subscription for every URI, as long as the block lasts."""
     events = Events(kinds, uris, None)

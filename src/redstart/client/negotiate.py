@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from redstart.client.connection import Connection
-from redstart.client.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS, Handshake, Modern
+from redstart.client.connection import RpcConnection
+from redstart.client.dialects import HANDSHAKE_VERSIONS, MODERN_VERSIONS, HandshakeDialect, ModernDialect
 from redstart.client.errors import (
     ClientError,
     ConnectionClosed,
@@ -24,7 +24,7 @@ from redstart.client.errors import (
     NotSupported,
     RequestError,
 )
-from redstart.client.questions import Questions
+from redstart.client.handlers import QuestionHandlers
 from redstart.client.results import decoded
 from redstart.wire import meta
 from redstart.wire.jsonrpc import HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION
@@ -46,7 +46,7 @@ _discovered: Final = msgspec.json.Decoder(DiscoverResult)
 _initialized: Final = msgspec.json.Decoder(InitializeResult)
 
 
-class Peer(Struct, frozen=True):
+class Negotiated(Struct, frozen=True):
     """What is known of the server."""
 
     version: str
@@ -60,20 +60,20 @@ class Negotiator:
 
     def __init__(
         self,
-        connection: Connection,
-        questions: Questions,
+        connection: RpcConnection,
+        handlers: QuestionHandlers,
         client_info: Mapping[str, Any],
         log_level: str | None,
         modern_level: str | None,
     ) -> None:
         self._connection = connection
-        self._questions = questions
+        self._handlers = handlers
         self._client_info = client_info
         self._log_level = log_level
         self._modern_level = modern_level
-        self._modern: Modern
+        self._modern: ModernDialect
 
-    async def open(self, protocol: str) -> Peer:
+    async def open(self, protocol: str) -> Negotiated:
         """Settle on `protocol`, which is a revision or "auto"."""
         if protocol in MODERN_VERSIONS:
             return await self._pinned(protocol)
@@ -83,10 +83,10 @@ class Negotiator:
 
     # ---------------------------------------------------------------- the modern era
 
-    async def _discover(self, version: str) -> Peer:
+    async def _discover(self, version: str) -> Negotiated:
         connection = self._connection
-        capabilities = self._questions.capabilities(version)
-        connection.era = self._modern = Modern(version, capabilities, self._client_info, self._modern_level)
+        capabilities = self._handlers.capabilities(version)
+        connection.dialect = self._modern = ModernDialect(version, capabilities, self._client_info, self._modern_level)
         raw = await connection.request("server/discover")
         found: DiscoverResult = decoded("server/discover", _discovered, raw)
         if version not in found.supported_versions:
@@ -96,9 +96,9 @@ class Negotiator:
             info = msgspec.convert(said, Implementation)
         except msgspec.ValidationError:
             info = Implementation("")  # it should say who it is, but need not
-        return Peer(version, info, found.capabilities, found.instructions or None)
+        return Negotiated(version, info, found.capabilities, found.instructions or None)
 
-    async def _pinned(self, version: str) -> Peer:
+    async def _pinned(self, version: str) -> Negotiated:
         """The server at this very revision, or what it speaks instead."""
         try:
             return await self._discover(version)
@@ -114,7 +114,7 @@ class Negotiator:
                 raise NotSupported(f"there is no MCP endpoint here: {error.request}: HTTP {error.status}") from error
             raise NotSupported(f"the server does not speak {version}, but {older.version}") from error
 
-    async def _detect(self) -> Peer:
+    async def _detect(self) -> Negotiated:
         probe = asyncio.ensure_future(self._discover(MODERN_VERSIONS[-1]))
         probe.add_done_callback(_seen)
         try:
@@ -125,7 +125,7 @@ class Negotiator:
             probe.cancel()
         return await (self._shake_hands(HANDSHAKE_VERSIONS[-1]) if offer is None else self._discover(offer))
 
-    async def _first_answer(self, probe: asyncio.Future[Peer]) -> Peer:
+    async def _first_answer(self, probe: asyncio.Future[Negotiated]) -> Negotiated:
         """The answer to the probe, or to `initialize` where there is none for a while.
 
         Silence on a pipe is an older server that ignores the question, or any server that is slow to start. Ask the
@@ -138,7 +138,7 @@ class Negotiator:
         try:
             await asyncio.wait([probe, hello], return_when=asyncio.FIRST_COMPLETED)
             if probe.done() and probe.exception() is None:
-                self._connection.era = self._modern
+                self._connection.dialect = self._modern
                 return probe.result()
             return await hello
         finally:
@@ -168,7 +168,7 @@ class Negotiator:
 
     # ---------------------------------------------------------------- the handshake era
 
-    async def _shake_hands(self, version: str, *, exact: bool = False) -> Peer:
+    async def _shake_hands(self, version: str, *, exact: bool = False) -> Negotiated:
         """`initialize`, by an older transport where the server refuses the very idea of this one."""
         try:
             return await self.initialize(version, exact=exact)
@@ -182,13 +182,13 @@ class Negotiator:
                 raise error from None
         return await self.initialize(version, exact=exact)
 
-    async def initialize(self, version: str, *, exact: bool = False) -> Peer:
+    async def initialize(self, version: str, *, exact: bool = False) -> Negotiated:
         """The handshake, its two messages, and the log level that was asked for."""
         connection = self._connection
-        connection.era = Handshake()
+        connection.dialect = HandshakeDialect()
         params = {
             "protocolVersion": version,
-            "capabilities": self._questions.capabilities(version),
+            "capabilities": self._handlers.capabilities(version),
             "clientInfo": self._client_info,
         }
         raw = await connection.request("initialize", params)
@@ -196,15 +196,15 @@ class Negotiator:
         answered = result.protocol_version
         if answered not in HANDSHAKE_VERSIONS or (exact and answered != version):
             raise NotSupported(f"asked for {version}, the server speaks {answered}")
-        connection.era = Handshake(answered)
+        connection.dialect = HandshakeDialect(answered)
         await connection.notify("notifications/initialized")
-        connection.transport.listen(connection.era.headers("", {}))
+        connection.transport.listen(connection.dialect.headers("", {}))
         if self._log_level is not None and "logging" in result.capabilities:
             await connection.request("logging/setLevel", {"level": self._log_level})
-        return Peer(answered, result.server_info, result.capabilities, result.instructions or None)
+        return Negotiated(answered, result.server_info, result.capabilities, result.instructions or None)
 
 
-def _seen(task: asyncio.Future[Peer]) -> None:
+def _seen(task: asyncio.Future[Negotiated]) -> None:
     """The loser of a race has an exception that nobody waits for."""
     if not task.cancelled():
         task.exception()

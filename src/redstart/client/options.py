@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 from redstart.client.callbacks import OnLog, OnNotification, OnProgress
-from redstart.client.dialogue import MAX_ROUNDS
-from redstart.client.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
-from redstart.client.questions import OnElicit, OnSample, Roots
+from redstart.client.dialects import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from redstart.client.handlers import OnElicit, OnSample, Roots
+from redstart.client.requests import MAX_ROUNDS
 from redstart.features.options import Rule, Wrong, anything, at_least, function, mapping, one_of, path, seconds, wrong
 from redstart.wire.meta import LOG_LEVELS
 

@@ -21,25 +21,25 @@ log = logging.getLogger("redstart.client")
 _PLAIN: Final = {"type", "properties", "required", "$defs", "$schema"}
 
 
-class Known(Struct, frozen=True):
+class CachedTool(Struct, frozen=True):
     """One tool: its header rules, and whether its results stand in `{"result": …}`."""
 
     rules: Rules = {}
     wrapped: bool = False
 
 
-class KnownTools:
+class ToolCache:
     """The tools by name. `fetch` lists them all and calls `learn`; over `http` some must be left out."""
 
     def __init__(self, fetch: Callable[[], Awaitable[object]], *, http: bool) -> None:
         self._fetch = fetch
         self._http = http
-        self._tools: dict[str, Known] | None = None
+        self._tools: dict[str, CachedTool] | None = None
         self._lock = asyncio.Lock()
 
     def learn(self, tools: list[ListedTool], *, modern: bool) -> list[ListedTool]:
         """Remember `tools`, and return them without those whose `x-mcp-header` annotations are invalid."""
-        known: dict[str, Known] = {}
+        known: dict[str, CachedTool] = {}
         valid = []
         for tool in tools:
             rules: Rules = {}
@@ -49,7 +49,7 @@ class KnownTools:
                 except ValueError as error:
                     log.warning("the tool %r is left out: %s", tool.name, error)
                     continue
-            known[tool.name] = Known(rules, is_wrapped(tool.output_schema, modern=modern))
+            known[tool.name] = CachedTool(rules, is_wrapped(tool.output_schema, modern=modern))
             valid.append(tool)
         self._tools = known
         return valid
@@ -66,13 +66,13 @@ class KnownTools:
         """The next question asks the server again."""
         self._tools = None
 
-    async def get(self, name: str) -> Known:
+    async def get(self, name: str) -> CachedTool:
         """What is known of `name`; a tool that is not listed has no rules."""
         if self._tools is None:
             async with self._lock:
                 if self._tools is None:
                     await self._learn()
-        return (self._tools or {}).get(name) or Known()
+        return (self._tools or {}).get(name) or CachedTool()
 
     async def _learn(self) -> None:
         try:

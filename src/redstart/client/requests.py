@@ -14,13 +14,13 @@ from msgspec import Raw
 
 from redstart.client import results
 from redstart.client.callbacks import OnProgress
-from redstart.client.connection import Connection
+from redstart.client.connection import RpcConnection
 from redstart.client.errors import ClientError, InvalidReply, RequestError, SessionExpired
+from redstart.client.handlers import QuestionHandlers
 from redstart.client.headers import param_headers
 from redstart.client.listen import Subscriptions
-from redstart.client.negotiate import Negotiator, Peer
-from redstart.client.questions import Questions
-from redstart.client.tools import KnownTools
+from redstart.client.negotiate import Negotiated, Negotiator
+from redstart.client.tool_cache import ToolCache
 from redstart.protocol.methods import METHODS
 from redstart.wire.jsonrpc import HEADER_MISMATCH
 from redstart.wire.types import ListedTool
@@ -35,15 +35,17 @@ _NOT_REPEATED: Final = ("tools/call",)
 """What may have effects, so that only the caller can say whether to do it again."""
 
 
-class Dialogue:
+class Requests:
     """Requests over one connection, once it is open."""
 
-    def __init__(self, connection: Connection, questions: Questions, negotiator: Negotiator, max_rounds: int) -> None:
+    def __init__(
+        self, connection: RpcConnection, handlers: QuestionHandlers, negotiator: Negotiator, max_rounds: int
+    ) -> None:
         self.connection = connection
-        self.tools = KnownTools(self.list_tools, http=connection.transport.http)
+        self.tools = ToolCache(self.list_tools, http=connection.transport.http)
         self.subscriptions = Subscriptions(self.request)
-        self.peer: Peer
-        self._questions = questions
+        self.peer: Negotiated
+        self._handlers = handlers
         self._negotiator = negotiator
         self._max_rounds = max_rounds
         self._renewing = asyncio.Lock()
@@ -81,7 +83,7 @@ class Dialogue:
         on_progress: OnProgress | None,
     ) -> Raw:
         options: dict[str, Any] = {"seconds": seconds, "on_progress": on_progress}
-        if method != "tools/call" or not (self.connection.transport.http and self.connection.era.modern):
+        if method != "tools/call" or not (self.connection.transport.http and self.connection.dialect.modern):
             return await self.connection.request(method, params, **options)
         try:
             headers = await self._param_headers(params or {})
@@ -97,7 +99,7 @@ class Dialogue:
         known = await self.tools.get(str(params.get("name")))
         return param_headers(known.rules, params.get("arguments")) if known.rules else {}
 
-    async def _renew(self, stale: Peer) -> None:
+    async def _renew(self, stale: Negotiated) -> None:
         """Open a new session unless another task has done so meanwhile."""
         async with self._renewing:
             if self.peer is stale:
@@ -120,7 +122,7 @@ class Dialogue:
         rounds = 0
         while True:
             raw = await self.request(method, asked, seconds=seconds, on_progress=on_progress)
-            if not self.connection.era.modern:
+            if not self.connection.dialect.modern:
                 return raw
             outcome = results.outcome(method, raw)
             if outcome.result_type in (None, "complete"):
@@ -152,7 +154,7 @@ class Dialogue:
         if not isinstance(question, str):
             raise InvalidReply(f"{method}: the server's question {key!r} has no method")
         try:
-            return await self._questions.answer(question, asked.get("params"), key)
+            return await self._handlers.answer(question, asked.get("params"), key)
         except RequestError as error:
             raise ClientError(f"{method}: no answer to the server's question {key!r}: {error.message}") from error
 
@@ -179,7 +181,7 @@ class Dialogue:
 
     async def list_tools(self) -> list[ListedTool]:
         """All tools; whatever is to be known for later calls is remembered."""
-        return self.tools.learn(await self.pages("tools/list", "tools"), modern=self.connection.era.modern)
+        return self.tools.learn(await self.pages("tools/list", "tools"), modern=self.connection.dialect.modern)
 
 
 def _messages(requests: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redstart.client import ElicitRequest, RequestError
-from redstart.client.questions import Questions, SampleRequest, elicited
+from redstart.client.handlers import QuestionHandlers, SampleRequest, elicited
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}, "n": {"type": "integer", "default": 5}}}
 ACTION_FORM = {"type": "object", "properties": {"action": {"type": "string"}}}
@@ -59,21 +59,21 @@ def _nothing(request: Any) -> None:
     return None
 
 
-CAPABILITIES: list[tuple[Questions, str | None, dict[str, Any]]] = [
-    (Questions(), None, {}),
-    (Questions(on_elicit=_nothing), None, {"elicitation": {"form": {}, "url": {}}}),
-    (Questions(on_elicit=_nothing), "2025-11-25", {"elicitation": {"form": {}, "url": {}}}),
-    (Questions(on_elicit=_nothing), "2025-06-18", {"elicitation": {}}),
-    (Questions(on_elicit=_nothing), "2025-03-26", {}),
-    (Questions(on_sample=_nothing, roots=[]), "2024-11-05", {"sampling": {}, "roots": {}}),
-    (Questions(on_sample=_nothing, extra={"sampling": {"tools": {}}}), None, {"sampling": {"tools": {}}}),
-    (Questions(extra={"extensions": {"a/b": {}}}), None, {"extensions": {"a/b": {}}}),
+CAPABILITIES: list[tuple[QuestionHandlers, str | None, dict[str, Any]]] = [
+    (QuestionHandlers(), None, {}),
+    (QuestionHandlers(on_elicit=_nothing), None, {"elicitation": {"form": {}, "url": {}}}),
+    (QuestionHandlers(on_elicit=_nothing), "2025-11-25", {"elicitation": {"form": {}, "url": {}}}),
+    (QuestionHandlers(on_elicit=_nothing), "2025-06-18", {"elicitation": {}}),
+    (QuestionHandlers(on_elicit=_nothing), "2025-03-26", {}),
+    (QuestionHandlers(on_sample=_nothing, roots=[]), "2024-11-05", {"sampling": {}, "roots": {}}),
+    (QuestionHandlers(on_sample=_nothing, extra={"sampling": {"tools": {}}}), None, {"sampling": {"tools": {}}}),
+    (QuestionHandlers(extra={"extensions": {"a/b": {}}}), None, {"extensions": {"a/b": {}}}),
 ]
 
 
 @pytest.mark.parametrize(("questions", "version", "declared"), CAPABILITIES)
 def test_capabilities_follow_from_the_callbacks(
-    questions: Questions, version: str | None, declared: dict[str, Any]
+    questions: QuestionHandlers, version: str | None, declared: dict[str, Any]
 ) -> None:
     assert questions.capabilities(version) == declared
 
@@ -86,7 +86,7 @@ def test_sampling_and_roots() -> None:
         return ["file:///a", Path("/b"), {"uri": "file:///c", "name": "C"}]
 
     async def main() -> None:
-        questions = Questions(on_sample=sample, roots=roots)
+        questions = QuestionHandlers(on_sample=sample, roots=roots)
         params = {"messages": [], "maxTokens": 5, "systemPrompt": "be brief"}
         sampled = await questions.answer("sampling/createMessage", params)
         assert sampled["content"] == {"type": "text", "text": "5 be brief"}
@@ -100,13 +100,15 @@ def test_sampling_and_roots() -> None:
 @pytest.mark.parametrize(
     ("questions", "method", "params", "code"),
     [
-        (Questions(), "elicitation/create", {"message": "?"}, -32601),
-        (Questions(), "x/y", {}, -32601),
-        (Questions(on_elicit=_nothing), "elicitation/create", {}, -32602),
-        (Questions(on_sample=_nothing), "sampling/createMessage", {"messages": [], "maxTokens": 1}, -1),
+        (QuestionHandlers(), "elicitation/create", {"message": "?"}, -32601),
+        (QuestionHandlers(), "x/y", {}, -32601),
+        (QuestionHandlers(on_elicit=_nothing), "elicitation/create", {}, -32602),
+        (QuestionHandlers(on_sample=_nothing), "sampling/createMessage", {"messages": [], "maxTokens": 1}, -1),
     ],
 )
-def test_questions_without_an_answer(questions: Questions, method: str, params: dict[str, Any], code: int) -> None:
+def test_questions_without_an_answer(
+    questions: QuestionHandlers, method: str, params: dict[str, Any], code: int
+) -> None:
     with pytest.raises(RequestError) as caught:
         asyncio.run(questions.answer(method, params))
     assert caught.value.code == code

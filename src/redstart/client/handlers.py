@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from redstart.client.eras import FORMS_SINCE, URLS_SINCE
+from redstart.client.dialects import FORMS_SINCE, URLS_SINCE
 from redstart.client.errors import RequestError
 from redstart.wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 
@@ -69,10 +69,10 @@ OnSample: TypeAlias = Callable[[SampleRequest], Any | Awaitable[Any]]
 Roots: TypeAlias = Iterable[Root] | Callable[[], Iterable[Root] | Awaitable[Iterable[Root]]]
 
 
-class Questions:
+class QuestionHandlers:
     """The callbacks, the capabilities that follow from them, and the answers they give.
 
-    >>> Questions(on_elicit=lambda request: {"name": "Ada"}).capabilities(None)
+    >>> QuestionHandlers(on_elicit=lambda request: {"name": "Ada"}).capabilities(None)
     {'elicitation': {'form': {}, 'url': {}}}
     """
 

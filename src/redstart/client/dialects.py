@@ -24,10 +24,10 @@ URLS_SINCE: Final = REVISIONS[3]
 VERSION_HEADER: Final = "MCP-Protocol-Version"
 
 
-class Handshake:
+class HandshakeDialect:
     """The four revisions whose `initialize` settles the version and who we are.
 
-    >>> Handshake(HANDSHAKE_VERSIONS[-1]).params({"name": "add"}, {"progressToken": 1})
+    >>> HandshakeDialect(HANDSHAKE_VERSIONS[-1]).params({"name": "add"}, {"progressToken": 1})
     {'name': 'add', '_meta': {'progressToken': 1}}
     """
 
@@ -48,10 +48,10 @@ class Handshake:
         return {} if self.version is None else {VERSION_HEADER: self.version}
 
 
-class Modern:
+class ModernDialect:
     """The revision whose every request says for itself who asks, and with which capabilities.
 
-    >>> Modern(MODERN_VERSIONS[-1], {}, {"name": "c"}).headers("tools/list", {})["Mcp-Method"]
+    >>> ModernDialect(MODERN_VERSIONS[-1], {}, {"name": "c"}).headers("tools/list", {})["Mcp-Method"]
     'tools/list'
     """
 
@@ -83,4 +83,4 @@ class Modern:
         return {VERSION_HEADER: self.version, **headers.request_headers(method, params)}
 
 
-Era = Handshake | Modern
+ClientDialect = HandshakeDialect | ModernDialect
