@@ -3,10 +3,11 @@
     python scripts/mutants.py --module transports/guard.py --limit 40
 
 Each change is made in a copy of the tree; this one is never touched. For each change only the tests run that came by
-its line when nothing was changed, the quickest first, and each run is forked from a process that has the libraries
-loaded. What no test notices is printed at the end, and is a gap in the tests or a change that means nothing; a test
-that starts a server of its own is only asked where no other one comes by. It takes minutes for each file, so it is no
-part of CI.
+its line when nothing was changed, the quickest first. They run in a fork of a process that has loaded and collected
+them, where the changed code takes the place of the old one; what they do not notice is tried once more in a process
+that loads the changed file. What no test notices is printed at the end, and is a gap in the tests or a change that
+means nothing; a test that starts a server of its own is only asked where no other one comes by. It takes minutes for
+each file, so it is not part of CI.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import ast
 import contextlib
 import copy
+import gc
 import importlib
 import json
 import os
@@ -27,7 +29,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 import pytest
@@ -307,6 +309,62 @@ class Chosen:
         )
 
 
+class Changed:
+    """A plugin for pytest: once the tests are collected, runs some of them in a fork for each of these changes."""
+
+    def __init__(self, path: Path, changes: list[tuple[Mutant, list[str], float]]) -> None:
+        self._path = path
+        self._changes = changes
+        self.alive: list[int] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Any:
+        items = {item.nodeid: item for item in session.items}
+        functions = [
+            one
+            for one in gc.get_objects()
+            if isinstance(one, FunctionType) and one.__code__.co_filename == str(self._path)
+        ]
+        for number, (mutant, tests, timeout) in enumerate(self._changes):
+            changed = changed_code(mutant.tree, str(self._path), functions)
+            if not changed:  # of the module itself: it must be loaded anew
+                self.alive.append(number)
+                continue
+            self._path.write_text(ast.unparse(mutant.tree))  # for servers that a test starts, and for later imports
+            child = os.fork()
+            if not child:
+                os.setsid()
+                for function, code in changed:
+                    function.__code__ = code
+                session.items[:] = [items[name] for name in tests]
+                try:
+                    yield
+                    os._exit(1 if session.testsfailed else 0)
+                finally:
+                    os._exit(1)
+            if ended(child, timeout) == 0:
+                self.alive.append(number)
+        session.items.clear()
+        return (yield)
+
+
+def changed_code(tree: ast.Module, path: str, functions: list[FunctionType]) -> list[tuple[FunctionType, CodeType]]:
+    """The functions whose code is another one in this tree, with that code."""
+    codes: dict[tuple[str, int], CodeType] = {}
+    rest = [compile(tree, path, "exec", dont_inherit=True)]
+    while rest:
+        code = rest.pop()
+        codes[code.co_qualname, code.co_firstlineno] = code
+        rest += [one for one in code.co_consts if isinstance(one, CodeType)]
+    found = []
+    for function in functions:
+        old = function.__code__
+        new = codes.get((old.co_qualname, old.co_firstlineno), old)
+        if new != old and new.co_freevars == old.co_freevars:
+            found.append((function, new))
+    return found
+
+
 _QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # of plugins that this process has loaded
 
 
@@ -323,32 +381,32 @@ def forked(tree: Path, tests: list[str], plugin: Any, timeout: float, after: Cal
                 os.dup2(said, number)
             os.environ["PYTHONPATH"] = str(tree / "src")
             sys.path.insert(0, str(tree / "src"))
-            arguments = [
-                "-x",
-                "-q",
-                "--no-header",
-                "-p",
-                "no:cacheprovider",
-                "-o",
-                f"timeout={min(timeout, 60):.0f}",
-                *_QUIET,
-                *tests,
-            ]
-            code = int(pytest.main(arguments, [plugin]))
+            limit = f"timeout={min(timeout, 60):.0f}"
+            code = int(
+                pytest.main(
+                    ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-o", limit, *_QUIET, *tests], [plugin]
+                )
+            )
             after()
         finally:
             os._exit(code)
+    return ended(child, timeout)
+
+
+def ended(child: int, timeout: float) -> int | None:
+    """The exit code of a child; None where it took too long. What it has started ends with it."""
     deadline = time.monotonic() + timeout
     try:
         while time.monotonic() < deadline:
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
                 return os.waitstatus_to_exitcode(status)
-            time.sleep(0.02)
+            time.sleep(0.005)
         return None
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
             os.waitpid(child, 0)
 
 
@@ -392,25 +450,42 @@ def survivors(tree: Path, module: str, limit: int, seed: int, lines: range, seco
     found = [mutant for mutant in mutants(original) if mutant.line in lines]
     chosen = sorted(random.Random(seed).sample(range(len(found)), min(limit, len(found))))
     print(f"{module}: {len(chosen)} of {len(found)} changes, {' '.join(tests_of(module))}", flush=True)
-    alive, began = [], time.monotonic()
+    began = time.monotonic()
+    changes = []
+    for number in chosen:
+        near = [name for name in at_import if not found[number].lines.isdisjoint(traced[name][0])]
+        tests = quick(near or at_import, traced, seconds)
+        changes.append((found[number], tests, 15 + 4 * sum(traced[name][1] for name in tests)))
     try:
         path.write_text(ast.unparse(ast.parse(original)))
         if forked(tree, list(tests_of(module)), Chosen(at_import), 900, lambda: None) != 0:
             raise SystemExit(f"{module}: its tests fail in another order:\n{(tree / 'said.txt').read_text()[-2000:]}")
-        for number in chosen:
-            mutant = found[number]
-            near = [name for name in at_import if not mutant.lines.isdisjoint(traced[name][0])]
-            path.write_text(ast.unparse(mutant.tree))
-            tests = quick(near or at_import, traced, seconds)
-            timeout = 20 + 4 * sum(traced[name][1] for name in tests)
-            files = sorted({name.partition("::")[0] for name in tests})
-            if forked(tree, files, Chosen(tests), timeout, lambda: None) == 0:
-                alive.append(f"{SOURCE / module}:{mutant.line}: {mutant.what}")
-                print(f"  alive  {alive[-1]}", flush=True)
+        path.write_text(original)
+        alive = [f"{SOURCE / module}:{mutant.line}: {mutant.what}" for mutant in _alive(tree, module, changes)]
     finally:
         path.write_text(original)
     print(f"  {len(chosen) - len(alive)} noticed, {len(alive)} not, {time.monotonic() - began:.0f} s", flush=True)
     return alive
+
+
+def _alive(tree: Path, module: str, changes: list[tuple[Mutant, list[str], float]]) -> Iterator[Mutant]:
+    """The changes that are not noticed, neither by tests loaded without them nor by tests loaded with them."""
+    path, report = tree / SOURCE / module, tree / "alive.json"
+    loaded = Changed(path, changes)
+    time_for_all = 60 + sum(timeout for *_, timeout in changes)
+    if forked(tree, list(tests_of(module)), loaded, time_for_all, lambda: _save(report, loaded.alive)) != 0:
+        raise SystemExit(f"{module}: the forks did not work:\n{(tree / 'said.txt').read_text()[-2000:]}")
+    for number in json.loads(report.read_text()):
+        mutant, tests, timeout = changes[number]
+        path.write_text(ast.unparse(mutant.tree))
+        files = sorted({name.partition("::")[0] for name in tests})
+        if forked(tree, files, Chosen(tests), timeout, lambda: None) == 0:
+            print(f"  alive  {SOURCE / module}:{mutant.line}: {mutant.what}", flush=True)
+            yield mutant
+
+
+def _save(report: Path, numbers: list[int]) -> None:
+    report.write_text(json.dumps(numbers))
 
 
 def files(names: list[str]) -> list[str]:

@@ -257,6 +257,14 @@ def test_only_one_revision_has_batches(revision: str | None) -> None:
         (batch(request(1, "initialize", {})), [{None: -32600}]),
         (batch(request(1, "ping"), modern(2, "tools/list")), [{None: -32600}]),
         (batch(request(1, "tools/call", {"name": "echo", "arguments": {"text": "initialize"}})), [[{1: 0}]]),
+        # a word that looks like `initialize` or a version: every message is still judged by itself
+        (batch(b'"initialize"', request(1, "ping")), [[{1: 0, None: -32600}]]),
+        (batch(request(1, "ping", {"a": "initialize", "_meta": {"progressToken": 1}})), [[{1: 0}]]),
+        (batch(b'{"method":"initialize","id":1e999}', request(1, "ping")), [[{1: 0, None: -32600}]]),
+        (batch(b'{"a":"initialize","method":7}', request(1, "ping")), [[{1: 0, None: -32600}]]),
+        (batch(b'{"a":"initialize","method":"ping","params":[1]}', request(1, "ping")), [[{1: 0}]]),
+        (batch(b'{"a":"initialize","b":' + b"[" * 900 + b"]" * 900 + b"}", request(1, "ping")), [{None: -32700}]),
+        (batch(b'{"a":"initialize","b":' + b"[" * 9000 + b"]" * 9000 + b"}", request(1, "ping")), [{None: -32700}]),
     ],
 )
 def test_batches(data: bytes, answers: list[Any]) -> None:
@@ -281,10 +289,21 @@ def test_every_request_of_a_batch_is_answered_in_the_batch() -> None:
     assert sorted(answer["id"] for answer in answers) == list(range(50))
 
 
-def test_a_modern_element_cannot_hide_in_a_batch_behind_an_escape() -> None:
-    for old, new in ((b"protocolVersion", b"protocol\\u0056ersion"), (b"protocol/", b"protocol\\/")):
-        hidden = modern(2, "tools/list").replace(old, new)
-        assert Wire("2025-03-26").code(batch(request(1, "ping"), hidden)) == -32600
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"protocolVersion", b"protocol\\u0056ersion"),
+        (b"protocol/", b"protocol\\/"),
+        (b'"_meta"', b'"a": 1e999, "_meta"'),  # a number that some decoders refuse
+        (b'"id"', b'"a": 1e999, "id"'),
+        (b'"_meta": {', b'"_meta": {"a": 1e999, '),
+    ],
+)
+def test_a_modern_element_cannot_hide_in_a_batch(old: bytes, new: bytes) -> None:
+    hidden = modern(2, "tools/list").replace(old, new, 1)
+    assert hidden != modern(2, "tools/list")
+    refused = Wire("2025-03-26").send(batch(request(1, "ping"), hidden))
+    assert [answer["error"]["code"] for answer in refused if isinstance(answer, dict)] == [-32600]
 
 
 def test_a_cancellation_inside_a_batch_neither_completes_it_early_nor_twice() -> None:

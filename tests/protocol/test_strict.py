@@ -7,6 +7,7 @@ import time
 import pytest
 
 from protocol.support import ENVELOPE, Wire, modern, request
+from redstart import Server
 from redstart.protocol.strict import MAX_DEPTH, _too_deep
 from redstart.wire.meta import PROTOCOL_VERSION
 
@@ -105,6 +106,21 @@ def test_how_deep_brackets_go_is_found_whatever_their_shape(hill: int, below: in
         assert _too_deep(data) is deep
 
 
+def bush(levels: int) -> bytes:
+    """Brackets of which every level has an eighth more than the one around it, and no long run of opening ones."""
+    inner: list[bytes] = []
+    for level in reversed(range(levels)):
+        size = int((8 / 7) ** level)
+        inner = [b"[%b]" % b"".join(inner[len(inner) * n // size : len(inner) * (n + 1) // size]) for n in range(size)]
+    return inner[0].replace(b"[", b"[[]", 1)
+
+
+@pytest.mark.requirement("R2")
+def test_how_deep_brackets_go_is_found_where_every_level_is_peeled() -> None:
+    assert not _too_deep(bush(MAX_DEPTH))
+    assert _too_deep(bush(MAX_DEPTH + 1))
+
+
 @pytest.mark.requirement("R2")
 @pytest.mark.parametrize(
     "data",
@@ -126,6 +142,7 @@ def test_how_deep_brackets_go_is_found_whatever_their_shape(hill: int, below: in
         ping(b'{"a":"' + b"\\\\[" * 100_000 + b'"}'),
         ping(b'{"a":[' + b"[]," * 100_000 + b"1]}"),
         ping(b'{"a":' + b"9" * 1_000_000 + b"}"),
+        ping(b'{"a":' + b"9" * 1_000_000 + b',"b":"\\u0041"}'),
         ping(b'{"a":1e999}'),
         ping(b'{"a":"\\ud83d\\ude00"}'),
         ping('{"a":"😀"}'.encode()),
@@ -164,7 +181,14 @@ def test_a_key_that_routes_stands_once(data: bytes) -> None:
     assert "twice" in answer["error"]["message"]
 
 
+def test_the_key_that_stands_twice_is_named() -> None:
+    answer = Wire().one(b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}')
+    assert "'method'" in answer["error"]["message"]
+
+
 CALL = modern(1, "tools/call", {"name": "echo", "arguments": {}})
+CLIENT = {**ENVELOPE, "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"}}
+NAMED_CALL = modern(1, "tools/call", {"name": "echo", "arguments": {}}, CLIENT)
 META = b'"_meta"'
 CLAIM = PROTOCOL_VERSION.encode()
 
@@ -179,14 +203,50 @@ CLAIM = PROTOCOL_VERSION.encode()
         (b'"%b"' % CLAIM, b'"%b": "1900-01-01", "%b"' % (CLAIM, CLAIM)),
         (b'"%b"' % CLAIM, b'"%b": "1900-01-01", "%b"' % (CLAIM.replace(b"/", b"\\/"), CLAIM)),
         (b'"%b"' % CLAIM, b'"%b": "1900-01-01", "%b"' % (CLAIM.replace(b"/", b"\\u002f"), CLAIM)),
-        (b'"%b"' % CLAIM, b'"io.modelcontextprotocol/clientInfo": {"name": "a", "name": "b"}, "%b"' % CLAIM),
     ],
 )
-def test_a_parameter_that_routes_stands_once(old: bytes, new: bytes) -> None:
-    assert CALL.count(old) == 1
-    answer = Wire().one(CALL.replace(old, new))
+@pytest.mark.parametrize("call", [CALL, NAMED_CALL], ids=["", "named"])
+def test_a_parameter_that_routes_stands_once(call: bytes, old: bytes, new: bytes) -> None:
+    assert call.count(old) == 1
+    answer = Wire().one(call.replace(old, new))
     assert answer["error"]["code"] == -32700
-    assert Wire().code(CALL) == 0
+    assert Wire().code(call) == 0
+
+
+def notes() -> Wire:
+    server = Server("notes", version="1")
+
+    @server.resource("notes://{name}")
+    async def note(name: str) -> str:
+        return name
+
+    @server.prompt
+    async def greet(name: str = "") -> str:
+        return name
+
+    return Wire(server=server)
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "old", "new", "code"),
+    [
+        ("resources/read", {"uri": "notes://a"}, b'"uri"', b'"uri"', 0),
+        ("resources/read", {"uri": "notes://a"}, b'"uri"', b'"uri": "notes://b", "uri"', -32700),
+        ("prompts/get", {"name": "greet"}, b'"name"', b'"name"', 0),
+        ("prompts/get", {"name": "greet"}, b'"name"', b'"name": "other", "name"', -32700),
+        ("prompts/get", {"arguments": {"name": "a"}, "name": "greet"}, b'"a"', b'"a"', 0),
+        ("prompts/get", {"arguments": {"name": "a"}, "name": "greet"}, b'"a"', b'"a", "name": "b"', -32700),
+    ],
+)
+def test_a_name_or_uri_stands_once(method: str, params: dict[str, str], old: bytes, new: bytes, code: int) -> None:
+    data = modern(1, method, params)
+    assert data.count(old) == 1
+    assert notes().code(data.replace(old, new, 1)) == code
+
+
+def test_the_name_of_the_client_stands_once() -> None:
+    answer = Wire().one(NAMED_CALL.replace(b'"name": "c"', b'"name": "c", "name": "d"'))
+    assert answer["error"]["code"] == -32700
 
 
 @pytest.mark.parametrize(
@@ -198,10 +258,7 @@ def test_a_parameter_that_routes_stands_once(old: bytes, new: bytes) -> None:
     ],
 )
 def test_the_same_words_inside_the_arguments_are_no_duplicates(arguments: bytes) -> None:
-    info = {**ENVELOPE, "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"}}
-    data = modern(1, "tools/call", {"name": "echo", "arguments": {}}, info).replace(
-        b'"arguments": {}', b'"arguments": ' + arguments
-    )
+    data = NAMED_CALL.replace(b'"arguments": {}', b'"arguments": ' + arguments)
     assert Wire().code(data) == 0
 
 

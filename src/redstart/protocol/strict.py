@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw
 
+from redstart.protocol.methods import decode_params
 from redstart.wire.jsonrpc import (
     INVALID_REQUEST,
     MAX_BATCH,
@@ -20,13 +21,12 @@ from redstart.wire.jsonrpc import (
     Envelope,
     Id,
     ProtocolError,
-    decode,
     decode_envelope,
     decode_parts,
     encode,
 )
 from redstart.wire.limits import MAX_ID, MAX_ID_LENGTH
-from redstart.wire.meta import PROTOCOL_VERSION
+from redstart.wire.meta import RequestMeta
 
 MAX_DEPTH: Final = 64
 
@@ -79,16 +79,18 @@ def open_batch(data: bytes) -> list[bytes]:
 
 
 def _stands_alone(part: bytes) -> bool:
-    """Whether a message may not be part of a batch: it settles the version, or brings its own."""
+    """Whether a message may not be part of a batch: it settles the version, or brings its own.
+
+    It is decoded as it will be when its turn comes, so that both decoders find the same.
+    """
     try:
-        message = decode(part)
+        envelope = decode_envelope(part)
+        if envelope.method == "initialize":
+            return True
+        meta = decode_params(envelope.params).meta if isinstance(envelope.params, Raw) else UNSET
     except msgspec.DecodeError:
         return False  # refused when its turn comes
-    if not isinstance(message, dict):
-        return False
-    params = message.get("params")
-    meta = params.get("_meta") if isinstance(params, dict) else None
-    return message.get("method") == "initialize" or (isinstance(meta, dict) and PROTOCOL_VERSION in meta)
+    return isinstance(meta, RequestMeta) and meta.protocol_version is not UNSET
 
 
 def check_text(data: bytes) -> None:
@@ -131,7 +133,7 @@ def _refuse_twice(raw: bytes, key: bytes, found: int, params: Any) -> None:
 def refuse_duplicates(data: bytes) -> None:
     """The slow parse, taken only where a key may stand twice."""
     try:
-        json.loads(data, object_pairs_hook=_unique)
+        json.loads(data, object_pairs_hook=_unique, parse_int=str)
     except ProtocolError:
         raise
     except (ValueError, RecursionError) as error:

@@ -87,9 +87,9 @@ class Guard:
         origin = origin.lower()
         if "*" in self._origins or origin in self._origins:
             return True
-        scheme, mark, rest = origin.partition("://")
+        scheme, _, host = origin.partition("://")
         # Not _host_allowed: a server that answers to every name must still not serve every site's pages.
-        return bool(mark) and scheme in ("http", "https") and "/" not in rest and self._is_known(rest)
+        return scheme in ("http", "https") and self._is_known(host)
 
     def accepts(self, headers: Mapping[bytes, bytes]) -> Accepts:
         """What the client takes, by its Accept header."""
