@@ -46,10 +46,7 @@ ROOMS: dict[str, set[str]] = {
 UPWARDS: set[tuple[str, str]] = {
     ("server/running.py", "transports"),
     # To be untied:
-    ("adopt/directory.py", "server"),
-    ("adopt/objects.py", "server"),
     ("adopt/provider_calls.py", "server"),
-    ("adopt/providers.py", "server"),
     ("asking/dialogue.py", "server"),
     ("asking/records.py", "server"),
     ("asking/rounds.py", "server"),
@@ -73,8 +70,8 @@ BUDGET: dict[str, int] = {
     "features": 2980,
     "execution": 1230,
     "asking": 2130,
-    "adopt": 790,
-    "server": 1600,
+    "adopt": 785,
+    "server": 1612,
     "transports": 2735,
     "auth": 0,  # not built yet
     "client": 2261,  # the rules of its options, users and tokens, results of a type

@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from redstart.adopt.objects import serve
     from redstart.adopt.providers import PromptProvider, ResourceProvider, ToolProvider
     from redstart.asking.forms import Choice, Choices, Format
     from redstart.asking.questions import Accepted, Ask, Cancelled, Declined, UrlElicitationRequired
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from redstart.server.context import Context
     from redstart.server.handling import current_context
     from redstart.server.middleware import Next
-    from redstart.server.server import Server
+    from redstart.server.server import Server, serve
     from redstart.server.sync_context import SyncContext
     from redstart.wire.jsonrpc import ProtocolError
     from redstart.wire.types import (
@@ -106,7 +105,7 @@ _HOMES = {
     "predicate": "features.solutions",
     "prompt": "decorators",
     "resource": "decorators",
-    "serve": "adopt.objects",
+    "serve": "server.server",
     "tool": "decorators",
 }
 

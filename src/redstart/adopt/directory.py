@@ -28,8 +28,9 @@ from redstart.features.errors import log
 from redstart.features.marks import components, is_component, is_marked
 
 if TYPE_CHECKING:
+    from redstart.adopt.registrar import Registrar
+    from redstart.execution.threads import Pool
     from redstart.features.marks import Component
-    from redstart.server.server import Server
 
 KINDS: Final = ("tools", "prompts", "resources")
 PREFIX: Final = "redstart_directory_"
@@ -49,7 +50,7 @@ class _Loaded(Struct):
 class ServedDirectory:
     """The files of one directory server."""
 
-    def __init__(self, server: Server, root: Path) -> None:
+    def __init__(self, server: Registrar, root: Path) -> None:
         self.root = root
         self._server = server
         self._package = f"{PREFIX}{next(_numbers)}"
@@ -65,23 +66,23 @@ class ServedDirectory:
     # ------------------------------------------------------------ life
 
     @asynccontextmanager
-    async def watched(self) -> AsyncIterator[None]:
-        """As long as this lasts, what changes in the files changes what is served."""
+    async def watched(self, pool: Pool) -> AsyncIterator[None]:
+        """As long as this lasts, what changes in the files changes what is served. Files are read in a thread."""
         async with watching(self._folders) as changed:
-            task = asyncio.get_running_loop().create_task(self._follow(changed))
+            task = asyncio.get_running_loop().create_task(self._follow(changed, pool))
             try:
                 yield
             finally:
                 task.cancel()
                 await asyncio.wait([task])
 
-    async def _follow(self, changed: asyncio.Event) -> None:
+    async def _follow(self, changed: asyncio.Event, pool: Pool) -> None:
         while True:
             await changed.wait()
             changed.clear()
             try:
                 # Files are read in a thread, since a module may take its time; what is served changes on the loop.
-                self._serve(await self._server.host.pool.run(self._read, {}))
+                self._serve(await pool.run(self._read, {}))
             except Exception:
                 log.exception("%s could not be read again; what was served before is still served", self.root)
 
@@ -228,9 +229,9 @@ class ServedDirectory:
             self._served[key] = thing
 
 
-def open_directory(server: Server, directory: str | os.PathLike[str], caller: str | None) -> ServedDirectory:
+def open_directory(server: Registrar, directory: str | os.PathLike[str], caller: str | None) -> ServedDirectory:
     """Serve what is in `directory`; `caller` is the file that asks for it."""
-    server.features.declare(("prompts", "resources"))  # a file may bring one at any time
+    server.declare(("prompts", "resources"))  # a file may bring one at any time
     return ServedDirectory(server, find(directory, caller))
 
 

@@ -15,16 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from redstart.adopt.providers import add_provider, is_provider
+from redstart.adopt.registrar import Registrar
 from redstart.features.errors import RegistrationError, log
 from redstart.features.marks import is_component, is_marked
 from redstart.features.options import Rule, names
 from redstart.features.tools import Tool
-
-if TYPE_CHECKING:
-    from redstart.server.server import Server
 
 _METHODS: Final = (
     FunctionType,
@@ -34,56 +32,25 @@ _METHODS: Final = (
     type(functools.lru_cache(int)),
 )
 """What makes a method when it is looked up; anything else that a class holds may compute something."""
-_RUN: Final = frozenset({"transport", "host", "port", "path", "framing", "stdin", "stdout"})
 
 
-def from_object(
-    kind: type[Server],
-    thing: Any,
-    name: str = "",
-    *,
-    include: Iterable[str] | None = None,
-    exclude: Iterable[str] = (),
-    **options: Any,
-) -> Server:
-    """The server of `Server.from_object`."""
-    thing = _instance(thing) if isinstance(thing, type) else thing
-    options.setdefault("instructions", _doc(thing))
-    server = kind(name or name_of(thing), **options)
-    chosen = _Choice(include, exclude)
-    _take(server, thing, chosen, alone=True)
-    chosen.check(thing)
-    if not is_provider(thing) and not any((server.tools, server.prompts, server.resources, server.templates)):
-        log.warning("%s has nothing that can be served: no public function that it defines itself", name_of(thing))
-    return server
+def adopt(
+    server: Registrar, thing: object, include: Iterable[str] | None = None, exclude: Iterable[str] = ()
+) -> frozenset[str] | None:
+    """Register what `thing` lists, or what is found in it.
 
-
-def serve(name: str, *things: Any, **options: Any) -> None:
-    """Serve one or more objects until the client goes away: `Server.from_object(...).run()`.
-
-    >>> class Maths:
-    ...     def double(self, n: int) -> int:
-    ...         return 2 * n
-    >>> serve("maths", Maths(), version="2.0.0")  # doctest: +SKIP
+    Returns what the `capabilities()` of a provider name; None for anything else.
     """
-    from redstart.server.server import Server
-
-    if not things:
-        raise TypeError(f"serve({name!r}, …) needs an object to serve")
-    running = {key: options.pop(key) for key in _RUN & options.keys()}
-    server = Server.from_object(things[0], name, **options)
-    for thing in things[1:]:
-        _take(server, _instance(thing) if isinstance(thing, type) else thing, _Choice(None, ()))
-    server.run(**running)
-
-
-def _take(server: Server, thing: Any, chosen: _Choice, *, alone: bool = False) -> None:
-    """Register what `thing` lists, or what is found in it."""
+    selection = Selection(include, exclude)
+    declared = None
     if is_provider(thing):
-        add_provider(server, thing, chosen.takes, alone=alone)
-        return
-    for found in _found(thing, chosen):
-        _register(server, found)
+        declared = add_provider(server, thing, selection.includes)
+    else:
+        count = sum(_register(server, part) for part in _parts(thing, selection))
+        if not count:
+            log.warning("%s has nothing that can be served: no public function that it defines itself", name_of(thing))
+    selection.check(thing)
+    return declared
 
 
 def name_of(thing: Any) -> str:
@@ -95,14 +62,19 @@ def name_of(thing: Any) -> str:
     return name
 
 
-def _doc(thing: Any) -> str | None:
+def description_of(thing: object) -> str | None:
     """The docstring, unless it is only what `@dataclass` made up."""
     doc = inspect.getdoc(thing)
     kind = type(thing)
     return None if doc is None or inspect.isroutine(thing) or doc.startswith(f"{kind.__name__}(") else doc
 
 
-def _instance(kind: type) -> Any:
+def instance_of(thing: object) -> object:
+    """An instance of `thing`, where that is a class; else `thing` itself."""
+    return _new(thing) if isinstance(thing, type) else thing
+
+
+def _new(kind: type) -> object:
     try:
         parameters = inspect.signature(kind).parameters.values()
     except (TypeError, ValueError):
@@ -122,19 +94,21 @@ def _line_of(kind: type) -> str:
         return ""
 
 
-def _register(server: Server, thing: Any) -> None:
-    """Serve one thing, or say why not: it must not keep the others from being served."""
+def _register(server: Registrar, thing: object) -> bool:
+    """Serve one thing, or log why not: it must not keep the others from being served."""
     try:
         server.register(thing)
     except (TypeError, ValueError) as error:  # RegistrationError, SignatureError and UnsupportedType among them
         name = getattr(thing, "name", None) or getattr(thing, "__qualname__", repr(thing))
         log.warning("%s is not served: %s", name, error)
+        return False
+    return True
 
 
 # ---------------------------------------------------------------- what is there
 
 
-class _Choice:
+class Selection:
     """`include=` and `exclude=`: names, or patterns as in `get_*`."""
 
     def __init__(self, include: Iterable[str] | None, exclude: Iterable[str]) -> None:
@@ -147,7 +121,7 @@ class _Choice:
         """What was asked for by its very name, wherever it is defined."""
         return [name for name in self.include or () if not set("*?[") & set(name)]
 
-    def takes(self, name: str) -> bool:
+    def includes(self, name: str) -> bool:
         wanted = self.include is None or self._matches(name, self.include)
         return wanted and not self._matches(name, self.exclude)
 
@@ -163,7 +137,7 @@ class _Choice:
             raise RegistrationError(f"include= and exclude=: {name_of(thing)} has no public {', '.join(lost)}")
 
 
-def _found(thing: Any, chosen: _Choice) -> Iterator[Any]:
+def _parts(thing: object, selection: Selection) -> Iterator[Any]:
     """What of `thing` is to be registered."""
     if inspect.isroutine(thing) or isinstance(thing, functools.partial) or is_component(thing):
         yield thing
@@ -172,16 +146,16 @@ def _found(thing: Any, chosen: _Choice) -> Iterator[Any]:
         members, explicit = list(_of_module(thing)), list(_explicit(thing))
     else:
         members, explicit = list(_of_instance(thing)), []
-    members += [(name, getattr(thing, name)) for name in chosen.named if hasattr(thing, name)]
+    members += [(name, getattr(thing, name)) for name in selection.named if hasattr(thing, name)]
     members = list(dict(members).items())
     marked = [(name, fn) for name, fn in members if is_marked(fn)]
     if marked or explicit:
-        members = [*marked, *((name, fn) for name, fn in members if name in chosen.named and not is_marked(fn))]
-    for name, found in [*explicit, *members]:
-        if chosen.takes(name):
+        members = [*marked, *((name, fn) for name, fn in members if name in selection.named and not is_marked(fn))]
+    for name, part in [*explicit, *members]:
+        if selection.includes(name):
             # A plain function is called as it is known here, whatever it was called where it was written.
-            plain = inspect.isroutine(found) and not is_marked(found)
-            yield Tool(name, handler=found) if plain else found
+            plain = inspect.isroutine(part) and not is_marked(part)
+            yield Tool(name, handler=part) if plain else part
 
 
 def _of_module(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:

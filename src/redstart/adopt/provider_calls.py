@@ -59,7 +59,7 @@ class ToolCall:
     A third parameter annotated as a Context is not for `elicit`; it is filled as in any other handler.
     """
 
-    def __init__(self, fn: Callable[..., Any], declared: frozenset[str] | None, host: Host) -> None:
+    def __init__(self, fn: Callable[..., Any], declared: frozenset[str] | None) -> None:
         target = find_target(fn, None, local_names(fn))
         kinds = {p.name: target.resolve(p.annotation, p.name) for p in target.parameters}
         filled = {p.name: kinds[p.name] for p in target.parameters if is_injected(kinds[p.name], p.default)}
@@ -72,9 +72,14 @@ class ToolCall:
         self._elicits = self._required if declared is None else "elicitation" in declared
         if self._required and not self._elicits:
             log.warning("%s: tool_call takes elicit, but capabilities() do not name elicitation: not used", place(fn))
-        self._host = host
         self._context: Any = Context if is_async(fn) else SyncContext
-        self._invoke = compose_invoke(fn, filled, host)
+        self._fn = fn
+        self._filled = filled
+
+    def equip(self, host: Host) -> None:
+        """Decide how `tool_call` runs."""
+        self._host = host
+        self._invoke = compose_invoke(self._fn, self._filled, host)
 
     async def __call__(self, name: str, arguments: dict[str, Any], ctx: Context[Any]) -> Any:
         """What the provider says; NotImplemented where it leaves the call to the method."""
@@ -136,6 +141,7 @@ class Dispatched(Tool):
         self._defined = defined
         self.executor = None
         self.handler = self.dispatch
+        self.host: Host
 
     def compile(self, injected: Injected) -> None:
         own = self._own
@@ -146,7 +152,8 @@ class Dispatched(Tool):
         self.bind = self._bind
         self.output = _Said(Any, self._schemas[1], None, None, f"{self.place}: result of {self.name}")
         self.output_schema = self.output.schema
-        equip(own, self._ask._host, Limits())
+        equip(own, self.host, Limits())
+        self._ask.equip(self.host)
 
     def _bind(self, raw: bytes | Raw | None) -> dict[str, Any]:
         bound = self._own.bind(raw)

@@ -29,8 +29,8 @@ from redstart.schema.signature import REFUSED, compile_signature
 from redstart.schema.types import UnsupportedType, compile_type
 
 if TYPE_CHECKING:
+    from redstart.adopt.registrar import Registrar
     from redstart.features.marks import Component
-    from redstart.server.server import Server
 
 LISTS: Final = ("tools", "prompts", "resources")
 
@@ -120,20 +120,17 @@ def _lists(thing: Any, name: str) -> bool:
 
 
 def add_provider(
-    server: Server, provider: Any, takes: Callable[[str], bool] = lambda key: True, *, alone: bool = False
-) -> None:
-    """Register everything that `provider` lists and `takes` agrees to, and offer what it declares.
-
-    A server that a provider is `alone` in offers exactly what its `capabilities()` list.
-    """
+    server: Registrar, provider: object, includes: Callable[[str], bool] = lambda key: True
+) -> frozenset[str] | None:
+    """Register everything that `provider` lists and `includes` agrees to; what its `capabilities()` name."""
     source = Source(provider)
-    if alone and source.declared is not None:
-        server.features.logs = False
-    things = [*source.tools(server), *source.prompts(), *source.resources()]
+    things = [*source.tools(), *source.prompts(), *source.resources()]
     server.declare(source.declared or ())
-    for thing in filter(lambda thing: takes(thing.key), things):
-        vars(thing)["source"] = provider  # so that `server.remove(provider)` finds them
-        server.register(thing)
+    for thing in things:
+        if includes(thing.key):
+            vars(thing)["source"] = provider  # so that `server.remove(provider)` finds them
+            server.register(thing)
+    return source.declared
 
 
 class Source:
@@ -177,10 +174,10 @@ class Source:
 
     # ------------------------------------------------------------ tools
 
-    def tools(self, server: Server) -> Iterator[Component]:
+    def tools(self) -> Iterator[Component]:
         """The tools that `tools()` lists; with a `tool_call`, that is asked first."""
         tool_call = self._method("tool_call")
-        ask = None if tool_call is None else ToolCall(tool_call, self.declared, server.host)
+        ask = None if tool_call is None else ToolCall(tool_call, self.declared)
         for descriptor in self._listed("tools"):
             for thing, defined in self._tool(descriptor, ask is not None):
                 if ask is not None and isinstance(thing, Tool):

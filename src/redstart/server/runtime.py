@@ -121,7 +121,7 @@ class Host:
                 if self.server.lifespan is not None:
                     self.lifespan_state = await stack.enter_async_context(self.server.lifespan(self.server))
                 if self.server.directory is not None:
-                    await stack.enter_async_context(self.server.directory.watched())
+                    await stack.enter_async_context(self.server.directory.watched(self.pool))
                 self._stack = stack.pop_all()
         except Exception as error:
             self.failure = error

@@ -154,9 +154,15 @@ class Server(Running):
         >>> [tool.name for tool in Server.from_object(statistics, include=["mean", "median"]).tools]
         ['mean', 'median']
         """
-        from redstart.adopt.objects import from_object
+        from redstart.adopt.objects import adopt, description_of, instance_of, name_of
 
-        return from_object(cls, thing, name, include=include, exclude=exclude, **options)
+        served = instance_of(thing)
+        options.setdefault("instructions", description_of(served))
+        server = cls(name or name_of(served), **options)
+        if adopt(server, served, include, exclude) is not None:  # a provider says itself what it offers
+            server.features.logs = False
+            server.features.offer()
+        return server
 
     @property
     def name(self) -> str:
@@ -323,3 +329,25 @@ class Server(Running):
     def notify_changed(self, kind: str) -> None:
         """Tell every client that wants to know that the list of `tools`, `prompts` or `resources` is another one."""
         self.host.hub.changed(LIST.check("kind", kind))
+
+
+_RUN_OPTIONS: Final = frozenset({"transport", "host", "port", "path", "framing", "stdin", "stdout"})
+
+
+def serve(name: str, *things: Any, **options: Any) -> None:
+    """Serve one or more objects until the client goes away: `Server.from_object(...).run()`.
+
+    >>> class Maths:
+    ...     def double(self, n: int) -> int:
+    ...         return 2 * n
+    >>> serve("maths", Maths(), version="2.0.0")  # doctest: +SKIP
+    """
+    from redstart.adopt.objects import adopt, instance_of
+
+    if not things:
+        raise TypeError(f"serve({name!r}, …) needs an object to serve")
+    running = {key: options.pop(key) for key in _RUN_OPTIONS & options.keys()}
+    server = Server.from_object(things[0], name, **options)
+    for thing in things[1:]:
+        adopt(server, instance_of(thing))
+    server.run(**running)
