@@ -302,7 +302,7 @@ def calls_of_a_warm_call(era: str, connect: Callable[[Server], tuple[Any, Callab
             found.append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}")
 
     async def test() -> None:
-        await server.host.start()
+        await server.runtime.start()
         peer, feed = connect(server)
         feed(line(0, "initialize", INITIALIZE))
         for id in range(1, 20):
@@ -314,7 +314,7 @@ def calls_of_a_warm_call(era: str, connect: Callable[[Server], tuple[Any, Callab
                 await asyncio.sleep(0)
             sys.setprofile(None)
             assert not peer.link.calls
-        await server.host.stop()
+        await server.runtime.stop()
 
     try:
         asyncio.run(test())

@@ -71,11 +71,11 @@ def test_a_server_that_others_run_goes_on() -> None:
     server = server_with_a_life(life)
 
     async def main() -> None:
-        await server.host.start()
+        await server.runtime.start()
         async with Client(server) as c:
             assert (await c.call_tool("add", {"a": 1})).data == 3
         assert life == ["up"]
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(main())
 
@@ -148,7 +148,7 @@ def test_a_token_that_is_not_valid_does_not_connect() -> None:
         with pytest.raises(RequestError, match="valid bearer token"):
             async with Client(server, token="wrong"):
                 pass
-        assert not server.host.started
+        assert not server.runtime.started
 
     run(main())
 

@@ -163,7 +163,7 @@ def run(server: Server, play: Callable[[], Any], seconds: float = 20) -> Any:
             async with asyncio.timeout(seconds):
                 return await play()
         finally:
-            await server.host.stop()
+            await server.runtime.stop()
 
     return asyncio.run(alone())
 

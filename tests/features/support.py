@@ -28,7 +28,7 @@ def talk(server: Server, era: str, requests: Sequence[Request], principal: Any =
         try:
             return await converse(server, era, requests, principal)
         finally:
-            await server.host.stop()  # the next conversation has another loop
+            await server.runtime.stop()  # the next conversation has another loop
 
     return asyncio.run(alone())
 
@@ -91,5 +91,5 @@ async def _initialize(server: Server, era: str) -> dict[str, Any]:
     async with asyncio.timeout(20):
         offered: dict[str, Any] = json.loads(await inbox.get())["result"]["capabilities"]
         await peer.close()
-        await server.host.stop()
+        await server.runtime.stop()
     return offered

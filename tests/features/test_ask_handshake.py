@@ -81,7 +81,7 @@ def test_a_cancelled_call_ends_its_questions(revision: str, blocking: bool) -> N
         try:
             return ctx.ask("Name?")
         finally:
-            server.host.loop.call_soon_threadsafe(ended.set)  # type: ignore[union-attr]
+            server.runtime.loop.call_soon_threadsafe(ended.set)  # type: ignore[union-attr]
 
     async def play() -> Any:
         player = await Player(server, revision).open()

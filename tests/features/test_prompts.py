@@ -576,7 +576,7 @@ def test_a_change_is_told_to_a_client_that_is_there(era: str) -> None:
             server.register(Resource("a://b", handler=lambda: "x"))
             told = [json.loads(await inbox.get())["method"] for _ in range(2)]
             await peer.close()
-            await server.host.stop()
+            await server.runtime.stop()
             return told
 
     expected = ["notifications/prompts/list_changed", "notifications/resources/list_changed"]

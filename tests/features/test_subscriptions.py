@@ -70,7 +70,7 @@ def test_one_call_reaches_both_eras_and_only_who_asked() -> None:
         for each in (modern, other, stream):
             each.disconnect()
             await asyncio.wait([each.task])
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 
@@ -102,7 +102,7 @@ def test_all_together_wait_for_so_much_and_no_more(monkeypatch: pytest.MonkeyPat
         assert await code(second, "resources/unsubscribe", "notes://" + "o" * 2500) == 0
         third = await http.open()
         assert await code(third, "resources/subscribe", "notes://" + "w" * 6000) == 0
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 
@@ -124,7 +124,7 @@ def test_the_headers_that_are_kept_with_a_subscription_count(monkeypatch: pytest
         assert await code(1, "resources/subscribe") == -32603
         assert await code(0, "resources/unsubscribe") == 0  # who waits for nothing keeps nothing
         assert await code(1, "resources/subscribe") == 0
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 
@@ -152,7 +152,7 @@ def test_the_answers_of_a_batch_are_not_kept_with_its_subscription() -> None:
             return tracemalloc.get_traced_memory()[0]
         finally:
             tracemalloc.stop()
-            await server.host.stop()
+            await server.runtime.stop()
 
     assert run(test()) < 4_000_000
 
@@ -188,7 +188,7 @@ def test_subscribing_twice_is_once_and_unsubscribing_from_nothing_is_fine() -> N
         peer.send(line("ping", {}, 4))  # what had been told would come before the answer
         messages.append(json.loads(await inbox.get()))
         await peer.close()
-        await server.host.stop()
+        await server.runtime.stop()
         return told(messages)
 
     assert run(heard()) == ["resources/updated notes://one", "result"]
@@ -208,7 +208,7 @@ def test_many_changes_in_one_turn_are_told_once() -> None:
         assert sorted(told(stream.messages())[1:]) == ["resources/updated notes://one", "tools/list_changed"]
         stream.disconnect()
         await asyncio.wait([stream.task])
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 
@@ -230,14 +230,14 @@ def test_one_of_a_hundred_that_does_not_read_is_shed_and_holds_up_nobody(
         slow, *others = streams
         slow.may_send.clear()
         rounds = 0
-        while len(server.host.hub._listeners) == 100:
+        while len(server.runtime.hub._listeners) == 100:
             server.notify(uri)
             rounds += 1
             for stream in others:  # every other one has this change before the next one happens
                 await stream.until(lambda r, n=rounds: r.body.count(b"resources/updated") == n)
             assert rounds < 1000
         assert rounds * 8_000 < 5 * MAX_BYTES
-        assert len(server.host.hub._listeners) == 99
+        assert len(server.runtime.hub._listeners) == 99
         # It had its chance to read the reason; then it is hung up on.
         with pytest.raises(ConnectionAbortedError):
             await slow.task
@@ -246,8 +246,8 @@ def test_one_of_a_hundred_that_does_not_read_is_shed_and_holds_up_nobody(
             await stream.until(lambda r: r.body.count(b"resources/updated") == rounds + 1)
             stream.disconnect()
             await asyncio.wait([stream.task])
-        assert not server.host.hub._listeners
-        await server.host.stop()
+        assert not server.runtime.hub._listeners
+        await server.runtime.stop()
 
     with caplog.at_level(logging.WARNING, "redstart"):
         run(test(), 50)
@@ -264,13 +264,13 @@ def test_who_wakes_up_in_time_reads_why_it_was_shed() -> None:
         slow = http.start_modern(1, "subscriptions/listen", listen(uri))
         await slow.until(lambda r: r.messages())
         slow.may_send.clear()
-        while server.host.hub._listeners:
+        while server.runtime.hub._listeners:
             server.notify(uri)
             await asyncio.sleep(0)
         slow.may_send.set()
         await slow.until(lambda r: r.complete)
         assert slow.body.endswith(b": closed, because this client does not read\n\n")
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 
@@ -298,7 +298,7 @@ def test_what_is_removed_or_registered_on_a_running_server_is_told(era: str) -> 
         assert told(stream.messages())[first:] == expected
         stream.disconnect()
         await asyncio.wait([stream.task])
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 
@@ -371,6 +371,6 @@ def test_an_update_reaches_only_those_who_may_see_the_resource(era: str) -> None
         assert await told_now() == [["notes://one"], list(uris)]
         for each in (ada, bob):
             await each.peer.close()
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())

@@ -45,7 +45,7 @@ def judge(data: bytes, wanted: Expected, answers: list[Any]) -> None:
 async def in_memory(mutator: Mutator, count: int, go_on: Callable[[], bool]) -> int:
     """One message at a time, to a peer that is replaced now and then."""
     server = make_server()
-    await server.host.start()
+    await server.runtime.start()
     inbox: list[bytes] = []
     peer = MemoryPeer(server, inbox.append)
     sent = 0
@@ -80,7 +80,7 @@ async def in_memory(mutator: Mutator, count: int, go_on: Callable[[], bool]) -> 
             if [json.loads(m).get("id") for m in inbox if b'"method"' not in m] != ["alive"]:
                 raise Failure(f"no answer to a ping after {data!r}")
     await peer.close()
-    await server.host.stop()
+    await server.runtime.stop()
     return sent
 
 

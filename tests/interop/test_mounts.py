@@ -147,7 +147,7 @@ def test_both_spellings_are_served_without_a_redirect(mount: Callable[..., App])
         for path in ("/mcp/mcp", "/mcpx"):
             assert (await post(app, path))[0] == 404
         assert seen == ["started"]
-        await server.host.stop()
+        await server.runtime.stop()
 
     asyncio.run(main())
 
@@ -176,7 +176,7 @@ def test_a_lifespan_that_nobody_ends_is_mentioned(caplog: pytest.LogCaptureFixtu
     async def main() -> None:
         for _ in range(2):
             assert (await post(app, "/mcp"))[0] == 200
-        await server.host.stop()
+        await server.runtime.stop()
 
     asyncio.run(main())
     assert [record.getMessage().count("server.lifespan_context") for record in caplog.records] == [1]

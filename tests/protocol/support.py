@@ -79,7 +79,7 @@ class Wire:
 
     def __init__(self, revision: str | None = None, server: Server | None = None) -> None:
         self.server = server or make_server()
-        self.link: Link = self.server.host.link()
+        self.link: Link = self.server.runtime.link()
         self.status = 200
         if revision is not None:
             params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
@@ -95,7 +95,7 @@ class Wire:
         for event in self.receive(data, headers):
             if isinstance(event, Call):
                 event.channel = None  # type: ignore[assignment]
-                out.append(by_hand(self.server.host.answer(event)))
+                out.append(by_hand(self.server.runtime.answer(event)))
                 self.status = event.status
             elif isinstance(event, Refusal):
                 out.append(event.data)

@@ -151,7 +151,7 @@ def test_an_initialize_that_is_refused_ends_no_session(data: bytes) -> None:
 
 def test_a_session_over_http_is_not_opened_twice() -> None:
     wire = Wire("2025-06-18")
-    wire.link = wire.server.host.link(wire.link.session)
+    wire.link = wire.server.runtime.link(wire.link.session)
     assert wire.code(request(2, "initialize", {"protocolVersion": LATEST}), {}) == -32600
 
 

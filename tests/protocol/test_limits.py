@@ -131,7 +131,7 @@ def test_the_answers_of_a_batch_have_a_size_together(monkeypatch: pytest.MonkeyP
 
     async def test() -> list[Any]:
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        await server.host.start()
+        await server.runtime.start()
         peer = MemoryPeer(server, lambda data: answered.set_result(data) if data[:1] == b"[" else None)
         peer.send(request(0, "initialize", {"protocolVersion": BATCHES, "capabilities": {}}))
         calls = (request(n, "tools/call", {"name": "long", "arguments": {"size": 4000}}) for n in range(1, 51))
@@ -139,7 +139,7 @@ def test_the_answers_of_a_batch_have_a_size_together(monkeypatch: pytest.MonkeyP
         try:
             data = await asyncio.wait_for(answered, 10)
         finally:
-            await server.host.stop()
+            await server.runtime.stop()
         assert len(data) < 30_000
         answers: list[Any] = json.loads(data)
         return answers

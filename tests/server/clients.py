@@ -21,7 +21,7 @@ def use(target: Any, era: str, script: Callable[[Client], Awaitable[Any]], **opt
             try:
                 return await script(c)
             finally:
-                await server.host.stop()
+                await server.runtime.stop()
 
     return asyncio.run(main())
 

@@ -80,7 +80,7 @@ def play(server: Server, script: Callable[[Peer], Awaitable[R]], token: str | No
                 return await script(peer)
         finally:
             await peer.close()
-            await server.host.stop()
+            await server.runtime.stop()
 
     return asyncio.run(run())
 

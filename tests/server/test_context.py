@@ -97,7 +97,7 @@ def test_who_asks_and_which_request_it_is() -> None:
             sent = {"authorization": "Bearer ada", "x-trace": "t1"}
             answer = await http.modern("r7", "tools/call", {"name": tool, "arguments": {}}, headers=sent)
             assert answer.json()["result"]["content"][0]["text"] == '["r7",{"sub":"ada"},"t1",false]'
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(over_http())
     assert text(ask(server, MODERN, "tools/call", name="who")) == "[1,null,null,false]"
@@ -122,7 +122,7 @@ def test_what_a_client_says_it_is() -> None:
         said = [answer.messages()[-1]["result"]["content"][0]["text"] for answer in answers]
         known = [f"test 1 {revision}" for revision in REVISIONS[:-1]]
         assert said == [f"m 2 {MODERN}", f"None None {MODERN}", *known]
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(over_http())
 
@@ -156,7 +156,7 @@ def test_progress_needs_a_token_and_only_says_what_was_said(era: str, tool: str)
         while not found or "id" not in found[-1]:
             found.append(decoded(await inbox.get()))
         await peer.close()
-        await server.host.stop()
+        await server.runtime.stop()
         return found
 
     words = {} if era == REVISIONS[0] else {"message": "done"}  # the first revision has no words there

@@ -37,7 +37,7 @@ async def answers(server: Server, *messages: bytes, count: int) -> list[Any]:
         peer.send(one)
     found = [json.loads(await inbox.get()) for _ in range(count)]
     await peer.close()
-    await server.host.stop()
+    await server.runtime.stop()
     return found
 
 
@@ -107,12 +107,12 @@ def test_the_end_of_a_connection_ends_its_session() -> None:
         await inbox.get()
         assert peer.link.session is not None
         await peer.close()
-        assert not server.host.hub.peers
+        assert not server.runtime.hub.peers
         peer.send(message(None, "notifications/initialized"))  # too late: it revives nothing
         peer.send(message(2, "tools/list"))
         await asyncio.sleep(0)
         assert inbox.empty()
-        assert not server.host.hub.peers
+        assert not server.runtime.hub.peers
         (refusal,) = await answers(server, line("tools/list", {}, 1), count=1)  # another connection starts anew
         assert refusal["error"]["code"] == -32600
 
@@ -128,7 +128,7 @@ def test_an_ended_http_session_stays_ended() -> None:
         assert (await http.send(method="DELETE", headers=session)).status == 200
         for body in (message(None, "notifications/initialized"), message(2, "tools/list")):
             assert (await http.send(body, headers=session)).status == 404
-        assert not server.host.hub.peers
-        await server.host.stop()
+        assert not server.runtime.hub.peers
+        await server.runtime.stop()
 
     run(test())

@@ -58,7 +58,7 @@ def test_two_uses_of_a_tool_keep_apart_whichever_is_faster(revision: str, replay
         return f"{a.content[0].text} | {b.content[0].text}"
 
     server = serve(t, book)
-    server.host.force_replay = replay
+    server.runtime.force_replay = replay
     expected = "receipt of a | receipt of b" if kind == "step" else "Who takes a? | Who takes b?"
     reply = lambda method, params: accept(answer=params["message"])  # noqa: E731
     assert play_tool(server, revision, reply)[0] == expected
@@ -75,7 +75,7 @@ def test_a_task_group_around_a_tool_in_a_thread_that_asks(revision: str, replay:
         return str(asked.result().content[0].text)
 
     server = serve(t, inner)
-    server.host.force_replay = replay
+    server.runtime.force_replay = replay
     assert play_tool(server, revision, script(ADA))[0] == "Ada"
 
 
@@ -122,7 +122,7 @@ def test_middleware_that_changes_what_the_client_sent(revision: str, replay: boo
             call.params.arguments = Raw(b'{"city":"Rome"}')
         return await next(call)
 
-    server.host.force_replay = replay
+    server.runtime.force_replay = replay
     assert play_tool(server, revision, script(ADA))[0] == "Rome Ada"
 
 
@@ -248,7 +248,7 @@ def test_a_rehearsal_speaks_after_a_refusal_that_was_caught(revision: str) -> No
         return "done"
 
     server = serve(t)
-    server.host.force_replay = True
+    server.runtime.force_replay = True
     _, player = play_tool(server, revision, script(ValueError("no")), meta={"progressToken": 1})
     assert len(player.notes) == 1
 
@@ -324,7 +324,7 @@ def test_middleware_that_tries_again_repeats_neither_keyed_questions_nor_steps(r
         return f"{name} sits at {booked.content[0].text}"
 
     server = serve(book, t)
-    server.host.force_replay = replay
+    server.runtime.force_replay = replay
 
     @server.add_middleware
     async def persistent(call: Any, next: Any) -> Any:
@@ -347,5 +347,5 @@ def test_who_gets_no_answer_does_not_take_it_from_others(replay: bool) -> None:
         return ADA if method == "elicitation/create" else ValueError("no model")
 
     server = serve(t)
-    server.host.force_replay = replay
+    server.runtime.force_replay = replay
     assert play_tool(server, NOVEMBER, reply)[0] == "Unanswered Accepted"

@@ -292,7 +292,7 @@ def test_a_rehearsal_lets_the_handler_catch_what_it_catches_live(revision: str) 
 
     for replay in (False, True):
         server = serve(t)
-        server.host.force_replay = replay
+        server.runtime.force_replay = replay
         said = play_tool(server, revision, script(ValueError("no model today")))[0]
         assert said == "caught: The client did not answer sampling/createMessage: no model today"
 

@@ -254,7 +254,7 @@ def test_who_is_cancelled_while_waiting_leaves_the_queue() -> None:
         second, _ = peer.start("work", n=2)
         await until(lambda: ran == [1])
         peer.cancel(second)
-        await until(lambda: not server.host._unwinding)
+        await until(lambda: not server.runtime._unwinding)
         _, third = peer.start("work", n=3)  # has the only place in the queue
         assert await asyncio.wait([third], timeout=0.05) == (set(), {third})
         release.set()
@@ -314,7 +314,7 @@ def test_a_disconnect_cancels_what_is_open() -> None:
 
     async def script(peer: Peer) -> None:
         peer.start("work")
-        while not server.host.started:
+        while not server.runtime.started:
             await asyncio.sleep(0)
         await asyncio.sleep(0)
         await peer.close()
@@ -377,13 +377,13 @@ def test_two_thousand_cancelled_calls_leave_nothing_behind(kind: str) -> None:
             peer.cancel(id)
         assert await peer.text("ping") == "pong"
         gate.set()
-        await until(lambda: not server.host._unwinding)
+        await until(lambda: not server.runtime._unwinding)
 
     async def script(peer: Peer) -> None:
         await peer.call("ping")
         before, threads = count(), threading.active_count()
         await round_of_calls(peer)
-        await until(lambda: threading.active_count() <= threads + server.host.pool.size)
+        await until(lambda: threading.active_count() <= threads + server.runtime.pool.size)
         await until(lambda: count() == before)
         objects = len(gc.get_objects())
         gate.clear()

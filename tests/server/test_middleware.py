@@ -152,7 +152,7 @@ def test_one_added_while_the_server_runs_counts_at_once(era: str) -> None:
         (answer,) = await converse(server, era, [("resources/read", {"uri": "late://1"})])
         assert answer["result"]["contents"][0]["text"] == "1"
         assert seen[-1] == "resources/read"
-        await server.host.stop()
+        await server.runtime.stop()
 
     asyncio.run(test())
 

@@ -269,7 +269,7 @@ def test_the_log_names_the_thread_that_outlived_its_limit(caplog: pytest.LogCapt
 
     async def script(peer: Peer) -> tuple[str, str]:
         told = await peer.failure("stuck")
-        assert server.host.pool.lost == 1
+        assert server.runtime.pool.lost == 1
         return told, await peer.text("quick")
 
     with caplog.at_level(logging.WARNING, "redstart"):

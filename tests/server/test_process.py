@@ -65,7 +65,7 @@ def test_a_child_is_started_lazily_and_reused() -> None:
     server = serve(tools.pid)
 
     async def script(peer: Peer) -> list[str]:
-        assert server.host.pool._children is None
+        assert server.runtime.pool._children is None
         return [await peer.text("pid") for _ in range(3)]
 
     first, *rest = play(server, script)
@@ -78,7 +78,7 @@ def test_one_call_at_a_time_per_child_and_no_more_children_than_allowed() -> Non
 
     async def script(peer: Peer) -> set[str]:
         answers = await asyncio.gather(*(peer.start(("pid", "waits")[i % 2])[1] for i in range(12)))
-        assert len(server.host.pool.children.all) <= 2
+        assert len(server.runtime.pool.children.all) <= 2
         return {answer["result"]["content"][0]["text"] for answer in answers}
 
     assert "awaited" in play(server, script)
@@ -147,7 +147,7 @@ def test_a_child_that_dies_is_an_error_and_the_next_call_gets_another() -> None:
 
     async def script(peer: Peer) -> tuple[str, str]:
         died = await peer.failure("fails", how="die")
-        assert server.host.pool.children.gate.active == 0
+        assert server.runtime.pool.children.gate.active == 0
         return died, await peer.failure("fails", how="tool")
 
     died, after = play(server, script)
@@ -175,7 +175,7 @@ def test_a_child_is_killed_with_its_own_children(tmp_path: Path, how: str) -> No
         elif how == "disconnect":
             await peer.close()
         else:
-            server.host.pool.close()
+            server.runtime.pool.close()
         await until(lambda: not any(map(alive, found)))
         if how in ("cancel", "timeout"):
             assert int(await peer.text("pid")) not in found
@@ -188,7 +188,7 @@ def test_many_cancelled_calls_leave_no_child_and_no_descriptor(tmp_path: Path) -
 
     async def script(peer: Peer) -> None:
         await peer.call("pid")
-        server.host.pool.close()
+        server.runtime.pool.close()
         await asyncio.sleep(0)
         before = len(os.listdir("/dev/fd"))
         ids = [peer.start("hangs", marker=str(tmp_path / str(i)))[0] for i in range(200)]
@@ -196,9 +196,9 @@ def test_many_cancelled_calls_leave_no_child_and_no_descriptor(tmp_path: Path) -
         for id in ids:
             peer.cancel(id)
         await peer.call("pid")
-        children = server.host.pool.children
+        children = server.runtime.pool.children
         await until(lambda: len(children.all) <= 1 and children.gate.waiting == 0)
-        server.host.pool.close()
+        server.runtime.pool.close()
         await until(lambda: len(os.listdir("/dev/fd")) <= before)
 
     play(server, script)
@@ -219,9 +219,9 @@ def test_a_child_whose_call_is_cancelled_before_a_thread_takes_it_is_reaped() ->
         _, blocked = peer.start("blocks")
         await until(busy.is_set)
         id, _ = peer.start("pid")
-        await until(lambda: not server.host.pool.children._idle)
+        await until(lambda: not server.runtime.pool.children._idle)
         peer.cancel(id)
-        await until(lambda: not server.host.pool.children.all)
+        await until(lambda: not server.runtime.pool.children.all)
         go.set()
         await blocked
         await until(lambda: reaped(pid))
@@ -286,7 +286,7 @@ SCRIPT = """
         peer.send(json.dumps(call).encode())
         print(json.dumps([os.getpid(), json.loads(await inbox.get())["result"]["structuredContent"]["result"]]))
         await peer.close()
-        await server.host.stop()
+        await server.runtime.stop()
 
     if __name__ == "__main__":
         asyncio.run(main())

@@ -289,7 +289,7 @@ def test_any_dialogue_ends_alike_in_every_era(plan: Any, seed: int) -> None:
 
     results = {r: play_tool(serve(t), r, scripted(seed))[0] for r in REVISIONS}
     rehearsed = serve(t)
-    rehearsed.host.force_replay = True
+    rehearsed.runtime.force_replay = True
     results["rehearsed"] = play_tool(rehearsed, NOVEMBER, scripted(seed))[0]
     refusals = {text for text in results.values() if text.startswith("The user d")}
     # Of several refusals in one round, which one ends the call is a matter of timing.
@@ -305,7 +305,7 @@ def test_the_handshake_era_can_rehearse_replay() -> None:
         return await ctx.ask("One?") + await ctx.ask("Two?")
 
     server = serve(t)
-    server.host.force_replay = True
+    server.runtime.force_replay = True
     for revision in (JUNE, NOVEMBER):
         runs.clear()
         replies = script(accept(answer="a"), accept(answer=7), accept(answer="b"))
@@ -324,5 +324,5 @@ def test_rehearsal_finds_a_handler_that_does_not_repeat_itself() -> None:
         return await player.call("tools/call", name="t", arguments={})
 
     server = serve(t)
-    server.host.force_replay = True
+    server.runtime.force_replay = True
     assert "'Run 0?'" in run(server, play)["error"]["message"]

@@ -116,7 +116,7 @@ def test_run_async_on_given_streams_beside_other_work() -> None:
         await server.run_async(stdin=io.BytesIO(said("one")), stdout=out)
         assert texts(out.getvalue()) == ["one"]
         assert await beside == "went on"
-        assert not server.host.started
+        assert not server.runtime.started
 
     run(test())
 
@@ -137,8 +137,8 @@ def test_cancelling_stdio_stops_it_and_closes_nothing_of_the_callers() -> None:
             into.write(said("two"))
             assert json.loads(os.read(file.fileno(), 65536))["id"] == 1
             assert len(os.listdir("/dev/fd")) == before
-            assert not server.host.started
-            assert not server.host.hub.peers
+            assert not server.runtime.started
+            assert not server.runtime.hub.peers
 
     run(test())
 
@@ -172,7 +172,7 @@ def test_http_in_a_loop_that_runs_and_its_orderly_end() -> None:
         serving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await serving
-        assert not server.host.started
+        assert not server.runtime.started
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", port)) != 0
 

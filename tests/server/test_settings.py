@@ -106,7 +106,7 @@ def test_whatever_is_an_index_is_a_whole_number() -> None:
     server = Server("fine", **dict.fromkeys(names, three))
     room = server.limits.room
     assert room is not None
-    got = (server.threads, server.host.pool.processes, server.limits.max_queue, server.limits.max_result_bytes)
+    got = (server.threads, server.runtime.pool.processes, server.limits.max_queue, server.limits.max_result_bytes)
     assert [type(one) for one in got] == [int] * 4
     assert got == (3, 3, 3, 3)
 
@@ -284,13 +284,13 @@ def test_keys_that_are_fine() -> None:
     mutable[:] = b"something else"
     assert server.keys == [KEY.encode(), b"another key, just as long"]
     ring = KeyRing([memoryview(KEY.encode())])  # type: ignore[list-item]
-    assert ring.open(server.host.keys.seal(b"x", b"ada"), b"ada") == b"x"
+    assert ring.open(server.runtime.keys.seal(b"x", b"ada"), b"ada") == b"x"
 
 
 def start(server: Server) -> None:
     async def run() -> None:
-        await server.host.start()
-        await server.host.stop()
+        await server.runtime.start()
+        await server.runtime.stop()
 
     asyncio.run(run())
 
@@ -332,7 +332,7 @@ def test_the_key_file_is_read_when_the_server_starts(tmp_path: Path, monkeypatch
     start(server)
     file.unlink()  # such as a secret that is there for the start only
     other = Server("bank", keys=[KEY])
-    assert other.host.keys.open(server.host.keys.seal(b"x", b"ada"), b"ada") == b"x"
+    assert other.runtime.keys.open(server.runtime.keys.seal(b"x", b"ada"), b"ada") == b"x"
 
 
 # ---------------------------------------------------------------- a server that does not start
@@ -376,7 +376,7 @@ def first_answers(server: Server) -> list[Any]:
             assert json.loads(await inbox.get())["error"]["code"] == -32700
             await peer.close()
             assert inbox.empty()
-        await server.host.stop()
+        await server.runtime.stop()
         return answers
 
     return asyncio.run(run())
@@ -423,12 +423,12 @@ def test_a_client_that_was_refused_can_be_served_later(monkeypatch: pytest.Monke
             for _ in range(2):
                 peer.send(request(1, "initialize", CLIENT))
                 assert json.loads(await inbox.get())["error"]["code"] == -32603
-            await server.host.stop()
+            await server.runtime.stop()
             monkeypatch.setenv("REDSTART_KEYS", KEY)
             peer.send(request(2, "initialize", CLIENT))
             assert json.loads(await inbox.get())["result"]["serverInfo"]["name"] == "bank"
             await peer.close()
-        await server.host.stop()
+        await server.runtime.stop()
 
     asyncio.run(run())
 
@@ -452,7 +452,7 @@ def test_a_start_loads_what_is_needed_and_no_more(given: str, loaded: str, monke
         monkeypatch.delenv(name, raising=False)
     source = (
         f"import asyncio, sys\nfrom redstart import Server\nserver = Server('bank'{given})\n"
-        "async def run():\n    await server.host.start()\n    await server.host.stop()\n"
+        "async def run():\n    await server.runtime.start()\n    await server.runtime.stop()\n"
         "asyncio.run(run())\nprint('redstart.asking.seal' in sys.modules, 'cryptography' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=30, check=True)

@@ -139,8 +139,8 @@ def test_over_http_a_stranger_has_no_state_and_is_told_why() -> None:
             assert "auth=" in answer["content"][0]["text"]
         refusal = (await http.modern(1, "prompts/get", {"name": "p"})).json()["error"]
         assert "auth=" in refusal["message"]
-        assert len(server.host.store) == 0  # type: ignore[arg-type]
-        await server.host.stop()
+        assert len(server.runtime.store) == 0  # type: ignore[arg-type]
+        await server.runtime.stop()
 
     run(test())
 
@@ -162,7 +162,7 @@ def test_over_http_each_user_has_a_state_of_their_own_whatever_the_session() -> 
             body = message(2, "tools/call", {"name": "count_in_thread", "arguments": {}})
             found.append((await http.send(body, headers={**sent, **session})).json()["result"]["content"][0]["text"])
         assert found == ["1", "2", "1", "2", "3", "4"]
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 
@@ -188,6 +188,6 @@ def test_the_old_sse_endpoints_are_no_back_door() -> None:
         assert "auth=" in result["content"][0]["text"]
         stream.disconnect()
         await asyncio.wait([stream.task])
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())

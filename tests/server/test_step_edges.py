@@ -115,7 +115,7 @@ def test_another_answer_does_not_get_the_result_of_the_first(encrypt: bool) -> N
         return f"shipped {number}, paid {paid}"
 
     server = serve(t, keys=KEYS, store=MemoryState())
-    server.host.keys = KeyRing(KEYS, encrypt=encrypt)
+    server.runtime.keys = KeyRing(KEYS, encrypt=encrypt)
     first = first_round(server)["result"]
     assert text(again(server, first, {"q1": accept(answer=1)})) == "shipped 1, paid 1"
     error = again(server, first, {"q1": accept(answer=1000)})["error"]
@@ -239,7 +239,7 @@ def test_a_stop_lets_a_step_come_to_its_end(
         await player.close()
         if ends:
             asyncio.get_running_loop().call_later(0.02, effect.may_end.set)
-        await server.host.stop()
+        await server.runtime.stop()
 
     server = serve(t)
     run(server, play)

@@ -73,11 +73,11 @@ def test_a_stop_waits_for_the_step_of_a_thread(
         await player.close()
         if ends:
             threading.Timer(0.02, effect.may_end.set).start()
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(server, play)
     assert ("the step 'charge' is not done" in caplog.text) is not ends
-    assert not server.host.steps
+    assert not server.runtime.steps
     effect.may_end.set()
     if ends:  # what it has done is remembered for the round that comes again
         assert text(again(server, first, {"q1": ADA})) == "2"
@@ -92,7 +92,7 @@ def test_a_rehearsal_does_a_slow_step_once() -> None:
         return f"{name} {paid}"
 
     server = serve(t)
-    server.host.force_replay = True
+    server.runtime.force_replay = True
 
     async def play() -> str:
         player = await Player(server, NOVEMBER, script(ADA)).open()

@@ -40,7 +40,7 @@ def test_a_step_happens_once(revision: str, encrypt: bool, blocking: bool) -> No
         return f"{number} {sure} {paid} {ctx.ask('Name?')}"
 
     server = serve(t, sync)
-    server.host.keys = KeyRing(KEYS, encrypt=encrypt)
+    server.runtime.keys = KeyRing(KEYS, encrypt=encrypt)
     reply = script(accept(answer=True), accept(answer="Ada"))
     got, _ = play_tool(server, revision, reply, "sync" if blocking else "t")
     assert got == "[42, 'é'] True {'paid': 7} Ada"
@@ -71,7 +71,7 @@ def test_a_round_that_is_sent_twice_does_not_repeat_its_steps(encrypt: bool) -> 
         return [text(answer) for answer in answers]
 
     server = serve(t)
-    server.host.keys = KeyRing(KEYS, encrypt=encrypt)
+    server.runtime.keys = KeyRing(KEYS, encrypt=encrypt)
     assert run(server, play) == ["paid 1"] * 3
     assert done == [1]
 
@@ -85,7 +85,7 @@ def test_a_signed_state_holds_no_step() -> None:
 
     for encrypt in (True, False):
         server = serve(t)
-        server.host.keys = KeyRing(KEYS, encrypt=encrypt)
+        server.runtime.keys = KeyRing(KEYS, encrypt=encrypt)
         state = first_round(server)["result"]["requestState"]
         raw = urlsafe_b64decode(state + "=" * (-len(state) % 4))
         assert b"hunter2" not in raw
@@ -107,7 +107,7 @@ def test_a_process_without_the_record_of_a_done_step_does_not_repeat_it(
             return name
 
         server = serve(t)
-        server.host.keys = KeyRing(KEYS, encrypt=encrypt)
+        server.runtime.keys = KeyRing(KEYS, encrypt=encrypt)
         return server
 
     signing, other = process(encrypt=False), process(encrypt)
@@ -136,7 +136,7 @@ def test_a_done_step_that_a_round_did_not_reach_is_still_known() -> None:
             return "done"
 
         server = serve(t)
-        server.host.keys = KeyRing(KEYS, encrypt=False)
+        server.runtime.keys = KeyRing(KEYS, encrypt=False)
         return server
 
     signing = process()
@@ -163,7 +163,7 @@ def test_a_step_that_fails_may_be_tried_again() -> None:
     good = {"q1": accept(answer="x")}
     assert again(server, result, good)["result"]["isError"]
     assert text(again(server, result, good)) == "up"
-    assert not server.host.steps
+    assert not server.runtime.steps
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

@@ -96,7 +96,7 @@ def test_a_pool_full_of_threads_that_wait_for_others() -> None:
 
     async def script(peer: Peer) -> list[str]:
         texts = await asyncio.gather(*(peer.text("outer") for _ in range(4)))
-        pool = server.host.pool
+        pool = server.runtime.pool
         await until(lambda: pool.away == 0 and pool.threads <= 4)
         return texts
 
@@ -114,7 +114,7 @@ def test_a_short_wait_starts_no_thread() -> None:
 
     async def script(peer: Peer) -> int:
         await asyncio.gather(*(peer.text("count") for _ in range(3)))
-        return server.host.pool._named
+        return server.runtime.pool._named
 
     assert soon(server, script) == 1
 
@@ -155,7 +155,7 @@ def test_a_call_that_ends_ends_what_its_thread_waits_for() -> None:
         await began.wait()
         peer.cancel(id)
         await until(lambda: len(ended) == 2)
-        await until(lambda: server.host.pool.lost == server.host.pool.away == 0)
+        await until(lambda: server.runtime.pool.lost == server.runtime.pool.away == 0)
 
     soon(server, script)
     assert ended == ["inner", "outer"]
@@ -210,7 +210,7 @@ def test_a_step_goes_on_to_its_end_although_its_call_has_ended(kind: str) -> Non
         id, _ = peer.start("outer")
         await began.wait()
         peer.cancel(id)
-        await until(lambda: not server.host._unwinding)
+        await until(lambda: not server.runtime._unwinding)
         release.set()
         await until(lambda: len(events) == 2)
 
@@ -262,7 +262,7 @@ def test_no_clock_of_the_chain_counts_the_human(outer: str, inner: str) -> None:
         answer = await player.receive()
         assert answer["id"] == id, answer
         await player.close()
-        await server.host.stop()
+        await server.runtime.stop()
         return str(answer["result"]["content"][0]["text"])
 
     assert asyncio.run(asyncio.wait_for(talk(), SOON)) == "Ada"
@@ -332,7 +332,7 @@ def test_a_stop_lets_waiting_threads_clean_up_before_the_lifespan_ends(kind: str
             await reached.wait()
         if kind == "ended":
             await player.close()
-        await server.host.stop()
+        await server.runtime.stop()
 
     asyncio.run(asyncio.wait_for(talk(), SOON))
     assert events == ["thread", "lifespan"]
@@ -365,7 +365,7 @@ def test_a_thread_that_is_stuck_does_not_hold_up_the_stop() -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         await player.close()
-        await server.host.stop()
+        await server.runtime.stop()
         return loop.time() - began
 
     try:

@@ -180,7 +180,7 @@ def test_busy_tools_do_not_keep_callers_out() -> None:
         assert (await http.modern(2, "server/discover", headers=BEARER)).status == 200
         go.set()
         assert (await working.done()).status == 200
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 

@@ -813,7 +813,7 @@ def test_listen_acknowledges_first_and_tells_only_what_was_asked(id: Any) -> Non
         http = stage.http()
         await http.modern(9, "server/discover")
         for n in range(50):  # hammer it, before and while it opens
-            stage.server.host.hub.changed("tools")
+            stage.server.runtime.hub.changed("tools")
             if n == 25:
                 wanted = {
                     "toolsListChanged": True,
@@ -821,11 +821,11 @@ def test_listen_acknowledges_first_and_tells_only_what_was_asked(id: Any) -> Non
                     "resourceSubscriptions": ["notes://one"],
                 }
                 stream = http.start_modern(id, "subscriptions/listen", {"notifications": wanted})
-        stage.server.host.hub.updated("notes://other")
-        stage.server.host.hub.changed("resources")
+        stage.server.runtime.hub.updated("notes://other")
+        stage.server.runtime.hub.changed("resources")
         await within(stream.until(lambda r: r.messages()))
-        stage.server.host.hub.updated("notes://one")
-        stage.server.host.hub.changed("tools")
+        stage.server.runtime.hub.updated("notes://one")
+        stage.server.runtime.hub.changed("tools")
         await within(stream.until(lambda r: b"notes://one" in r.body.split(b"acknowledged", 1)[1].split(b"}", 3)[-1]))
         ack, *told = stream.messages()
         assert ack["method"] == "notifications/subscriptions/acknowledged"
@@ -837,7 +837,7 @@ def test_listen_acknowledges_first_and_tells_only_what_was_asked(id: Any) -> Non
         kinds = {one["method"] for one in told}
         assert kinds <= {"notifications/tools/list_changed", "notifications/resources/updated"}
         assert {one["params"]["uri"] for one in told if "uri" in one["params"]} == {"notes://one"}
-        stage.server.host.hub.close()
+        stage.server.runtime.hub.close()
         await within(stream.done())
         last = stream.messages()[-1]
         assert last["id"] == id
@@ -880,7 +880,7 @@ def test_many_listeners_and_one_that_does_not_read() -> None:
         slow, *others = streams
         slow.may_send.clear()
         for n in range(3_000):
-            stage.server.host.hub.updated("notes://one")
+            stage.server.runtime.hub.updated("notes://one")
             await asyncio.sleep(0)
             if n % 100 == 0:
                 await asyncio.sleep(0)
@@ -894,7 +894,7 @@ def test_many_listeners_and_one_that_does_not_read() -> None:
         for stream in streams:
             stream.disconnect()
             await within(stream.done())
-        assert not stage.server.host.hub._listeners
+        assert not stage.server.runtime.hub._listeners
 
     run(test(), 50)
 
@@ -904,10 +904,10 @@ def test_a_listener_is_forgotten_when_its_client_leaves() -> None:
         stage = Stage()
         stream = stage.http().start_modern(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         await within(stream.until(lambda r: r.messages()))
-        assert len(stage.server.host.hub._listeners) == 1
+        assert len(stage.server.runtime.hub._listeners) == 1
         stream.disconnect()
         await within(stream.done())
-        assert not stage.server.host.hub._listeners
+        assert not stage.server.runtime.hub._listeners
 
     run(test())
 
@@ -938,12 +938,12 @@ def test_resources_updated_reaches_the_session_that_subscribed() -> None:
         for _ in range(2):
             response = await http.send(message(1, "resources/subscribe", {"uri": "notes://one"}), headers=session)
             assert response.json()["result"] == {}
-        stage.server.host.hub.updated("notes://one")
-        stage.server.host.hub.updated("notes://two")
+        stage.server.runtime.hub.updated("notes://one")
+        stage.server.runtime.hub.updated("notes://two")
         await within(stream.until(lambda r: r.messages()))
         await http.send(message(1, "resources/unsubscribe", {"uri": "notes://one"}), headers=session)
-        stage.server.host.hub.updated("notes://one")
-        stage.server.host.hub.changed("tools")
+        stage.server.runtime.hub.updated("notes://one")
+        stage.server.runtime.hub.changed("tools")
         await within(stream.until(lambda r: len(r.messages()) == 2))
         assert [m["params"].get("uri") for m in stream.messages()] == ["notes://one", None]
         await within(deaf.until(lambda r: r.messages()))
@@ -993,7 +993,7 @@ def test_it_starts_itself_where_nobody_runs_its_lifespan(managed: bool) -> None:
             await within(task)
             assert seen == ["start", "stop"]
         else:
-            await server.host.stop()
+            await server.runtime.stop()
 
     run(test())
 

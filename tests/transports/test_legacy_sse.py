@@ -24,7 +24,7 @@ async def connected(server: Server) -> AsyncIterator[tuple[Response, Callable[[b
     finally:
         stream.disconnect()
         await asyncio.wait([stream.task])
-        await server.host.stop()
+        await server.runtime.stop()
 
 
 def answers(stream: Response) -> list[Any]:

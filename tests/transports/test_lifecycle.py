@@ -58,11 +58,11 @@ def test_a_client_that_has_gone_revives_nothing() -> None:
         peer.send(initialize())
         assert json.loads(await inbox.get())["id"] == "init"
         await peer.close()
-        await server.host.stop()
+        await server.runtime.stop()
         peer.send(message(None, "notifications/initialized"))
         peer.send(message(1, "tools/list"))
         await asyncio.sleep(0)
-        assert not server.host.started
+        assert not server.runtime.started
         assert inbox.empty()
 
     run(test())
@@ -75,8 +75,8 @@ def test_the_end_of_a_stream_is_the_end_of_its_session() -> None:
     def answers(*messages: bytes) -> list[Any]:
         out = io.BytesIO()
         server.run(stdin=io.BytesIO(b"\n".join(messages)), stdout=out)
-        assert not server.host.started
-        assert not server.host.hub.peers
+        assert not server.runtime.started
+        assert not server.runtime.hub.peers
         return [json.loads(line) for line in out.getvalue().splitlines()]
 
     first = answers(initialize(), message(None, "notifications/initialized"), message(1, "tools/list"))
@@ -99,6 +99,6 @@ def test_a_revision_without_tasks_is_offered_none(revision: str) -> None:
         (tool,) = json.loads(await inbox.get())["result"]["tools"]
         assert "execution" not in tool
         await peer.close()
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())

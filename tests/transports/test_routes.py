@@ -90,7 +90,7 @@ def test_in_an_application(
         assert {name: got.headers.get(name) for name in headers} == headers
         assert body in got.body if status >= 400 else got.body == body
         assert b"hunter2" not in got.body
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 
@@ -133,7 +133,7 @@ def test_the_rules_for_host_origin_and_size_hold(sent: dict[str, str], status: i
         server = made()
         got = await Http(server.asgi(max_body_bytes=1000)).send(b"", method="GET", path="/health", headers=sent)
         assert got.status == status
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 
@@ -159,7 +159,7 @@ def test_a_plain_function_does_not_block_the_loop() -> None:
         assert not waiting.complete
         go.set()
         assert (await waiting.done()).body == b"slow"
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 
@@ -172,7 +172,7 @@ def test_one_that_is_added_while_the_server_runs_is_served() -> None:
         server.route("/late")(lambda: "here")
         assert (await http.send(method="GET", path="/late")).body == b"here"
         await asyncio.sleep(0)
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 
@@ -217,7 +217,7 @@ def test_a_response_of_starlette() -> None:
         refused = await http.send(method="GET", path="/stream")
         assert refused.status == 500
         assert b"cannot return a StreamingResponse" in refused.body
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 

@@ -155,7 +155,7 @@ def test_one_caller_evicts_nobody_else_and_no_call_that_runs() -> None:
         assert running.json()["result"]["content"][0]["text"] == "went on"
         assert await status(http, victim) == 200
         assert await status(http, flood[-1]) == 200
-        assert len(stage.server.host.hub.peers) <= 1 + 5
+        assert len(stage.server.runtime.hub.peers) <= 1 + 5
 
     run(test())
 
@@ -169,7 +169,7 @@ def test_a_user_has_a_share_wherever_the_requests_come_from() -> None:
         for number in range(100):
             await http.open(headers=BOB, client=f"10.0.0.{number}")
         assert await status(http, victim) == 200
-        assert len(stage.server.host.hub.peers) <= 1 + 5
+        assert len(stage.server.runtime.hub.peers) <= 1 + 5
 
     run(test())
 
@@ -211,7 +211,7 @@ def test_a_session_that_nobody_uses_is_let_go(told: bytes | None) -> None:
         session = await http.open()
         if told is not None:
             assert (await http.send(told, headers=session)).status == 200
-        while stage.server.host.hub.peers:
+        while stage.server.runtime.hub.peers:
             await asyncio.sleep(0.01)
         # What it knew is gone: its client starts anew. If it knew nothing, it goes on as if nothing had happened.
         assert await status(http, session) == (200 if told is None else 404)
@@ -242,11 +242,11 @@ def test_a_session_that_is_used_now_and_then_is_not_idle() -> None:
         used, idle = await http.open(), await http.open()
         for session in (used, idle):
             await http.send(SUBSCRIBE, headers=session)
-        while len(stage.server.host.hub.peers) > 1:
+        while len(stage.server.runtime.hub.peers) > 1:
             assert await status(http, used) == 200
             await asyncio.sleep(0.01)
         assert await status(http, used) == 200
-        while stage.server.host.hub.peers:  # and then it is
+        while stage.server.runtime.hub.peers:  # and then it is
             await asyncio.sleep(0.01)
         assert await status(http, used) == 404
 
@@ -262,7 +262,7 @@ def test_a_session_whose_stream_is_open_is_in_use() -> None:
         await stream.started.wait()
         other = await http.open()
         await http.send(SUBSCRIBE, headers=other)
-        while len(stage.server.host.hub.peers) > 1:
+        while len(stage.server.runtime.hub.peers) > 1:
             await asyncio.sleep(0.01)
         assert not stream.complete
         assert await status(http, other) == 404
@@ -376,7 +376,7 @@ def test_a_session_that_another_process_opened_can_be_asked_and_is_told() -> Non
         assert asking.messages()[0]["method"] == "elicitation/create"
         news = other.start(method="GET", headers=session)
         await news.started.wait()
-        stage.server.host.hub.changed("tools")
+        stage.server.runtime.hub.changed("tools")
         await news.until(lambda r: r.messages())
         assert news.messages()[0]["method"] == "notifications/tools/list_changed"
         for response in (asking, news):

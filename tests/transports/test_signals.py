@@ -45,7 +45,7 @@ def test_two_applications_and_a_host(order: tuple[int, int], heard: list[int]) -
         assert [await stopping(http) for http in apps] == [True, True]
         assert len(heard) == 1
         for number in order:
-            await servers[number].host.stop()
+            await servers[number].runtime.stop()
         signal.raise_signal(signal.SIGTERM)
         assert len(heard) == 2
         for http in apps:  # they may start again
@@ -54,7 +54,7 @@ def test_two_applications_and_a_host(order: tuple[int, int], heard: list[int]) -
         assert [await stopping(http) for http in apps] == [True, True]
         assert len(heard) == 3
         for server in servers:
-            await server.host.stop()
+            await server.runtime.stop()
 
     run(test())
     signal.raise_signal(signal.SIGTERM)
@@ -70,7 +70,7 @@ def test_a_signal_that_nobody_handles_still_ends_the_process() -> None:
     async def test() -> None:
         await started(Http(server.asgi()))
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        await server.host.stop()
+        await server.runtime.stop()
 
     try:
         run(test())

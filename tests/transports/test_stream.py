@@ -123,9 +123,9 @@ def test_a_client_that_takes_no_events_cannot_listen_and_is_told_so_at_once(acce
         response = await http.modern(7, "subscriptions/listen", wanted, headers={"accept": accept})
         assert (response.status, response.json()["id"]) == (406, 7)
         assert "text/event-stream" in response.json()["error"]["message"]
-        assert not server.host.hub._listeners
+        assert not server.runtime.hub._listeners
         assert len(asyncio.all_tasks()) == 1
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())
 
@@ -147,6 +147,6 @@ def test_a_thousand_words_before_a_result_all_arrive() -> None:
         *words, result = response.messages()
         assert [word["params"]["progress"] for word in words] == list(range(1, 3001))
         assert result["result"]["content"][0]["text"] == "counted"
-        await server.host.stop()
+        await server.runtime.stop()
 
     run(test())

@@ -23,7 +23,7 @@ def act(arguments: argparse.Namespace) -> int:
     try:
         found = asyncio.run(problems(server))
     except Exception as error:
-        if error is not server.host.failure:
+        if error is not server.runtime.failure:
             raise
         sys.stderr.write(f"redstart: {not_started(server.name, error)}\n")
         return 1

@@ -231,7 +231,7 @@ def ready(target: str) -> Server | None:
 
     try:
         server = load(target)
-        server.host.load_keys()
+        server.runtime.load_keys()
     except (TargetError, SettingsError) as error:
         sys.stderr.write(f"redstart: {error}\n")
         return None

@@ -35,11 +35,11 @@ class MemoryTransport:
     async def open(self, inbox: Inbox) -> None:
         from redstart.transports.memory import MemoryPeer
 
-        host = self._server.host
-        if host in _clients or not host.started:
+        runtime = self._server.runtime
+        if runtime in _clients or not runtime.started:
             self._runs_it = True
-            _clients[host] = _clients.get(host, 0) + 1
-            await host.start()
+            _clients[runtime] = _clients.get(runtime, 0) + 1
+            await runtime.start()
         user = self._user if self._token is None else await self._authenticate(self._token)
         self._peer = MemoryPeer(self._server, inbox.receive, user)
 
@@ -47,7 +47,7 @@ class MemoryTransport:
         from redstart.server.authenticate import AuthError
 
         try:
-            return await self._server.host.authenticator.user(token)
+            return await self._server.runtime.authenticator.user(token)
         except AuthError as error:
             raise RequestError(INVALID_REQUEST, str(error)) from None
 
@@ -76,8 +76,8 @@ class MemoryTransport:
             await peer.close()
         if self._runs_it:
             self._runs_it = False
-            host = self._server.host
-            _clients[host] -= 1
-            if not _clients[host]:
-                del _clients[host]
-                await host.stop()
+            runtime = self._server.runtime
+            _clients[runtime] -= 1
+            if not _clients[runtime]:
+                del _clients[runtime]
+                await runtime.stop()

@@ -41,7 +41,7 @@ def transport_for(
         if not isinstance(path, str) or not path.endswith(".py"):
             raise ValueError(f"{target!r} is not a target: {_TARGETS}")
         return StdioTransport([sys.executable, path], env=env, cwd=cwd, stderr=stderr)
-    if not hasattr(target, "host") or not hasattr(target, "dispatch"):  # a Server, which is not imported for this
+    if not hasattr(target, "runtime") or not hasattr(target, "dispatch"):  # a Server, which is not imported for this
         raise TypeError(f"{target!r} is not a target: {_TARGETS}")
     return MemoryTransport(target, user, token)
 

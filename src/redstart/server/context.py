@@ -124,7 +124,7 @@ class Context(Facts[App]):
     def _meet(self, question: Question) -> Any:
         """The answer that is known at once, or None."""
         question.threaded = self._threaded
-        talk: Dialogue = self._call.state or self._host.rounds.dialogue_of(self._call, self._host)
+        talk: Dialogue = self._call.state or self._runtime.rounds.dialogue_of(self._call, self._runtime)
         return talk.meet(question)
 
     async def _put(self, question: Question) -> Any:
@@ -150,7 +150,7 @@ class Context(Facts[App]):
         ...             return f"Hello, {name}!"
         ...     return "No name provided."
         """
-        question = self._host.rounds.form_question(self._call, message, schema, key)
+        question = self._runtime.rounds.form_question(self._call, message, schema, key)
         answer: Answer[Any] = self._meet(question) or await dialogue(self).wait(question)
         return answer
 
@@ -168,16 +168,16 @@ class Context(Facts[App]):
     async def ask(self, message: str, schema: Any, key: str | None = None) -> Any: ...
     async def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
-        question = self._host.rounds.form_question(self._call, message, schema, key)
+        question = self._runtime.rounds.form_question(self._call, message, schema, key)
         answer = self._meet(question) or await dialogue(self).wait(question)
-        return self._host.rounds.value_of(answer, message)
+        return self._runtime.rounds.value_of(answer, message)
 
     def confirm(self, message: str, key: str | None = None) -> Coroutine[Any, Any, bool]:
         """Whether the user says yes; every other reaction is a no."""
         return Confirmation(self._confirmed(message, key))
 
     async def _confirmed(self, message: str, key: str | None) -> bool:
-        question = self._host.rounds.form_question(self._call, message, self._host.rounds.CONFIRM, key)
+        question = self._runtime.rounds.form_question(self._call, message, self._runtime.rounds.CONFIRM, key)
         answer = self._meet(question) or await dialogue(self).wait(question)
         return getattr(answer, "data", False) is True
 
@@ -193,9 +193,9 @@ class Context(Facts[App]):
     async def choose(self, message: str, choices: Any, key: str | None = None) -> Any: ...
     async def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
         """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
-        question = self._host.rounds.form_question(self._call, message, choices, key)
+        question = self._runtime.rounds.form_question(self._call, message, choices, key)
         answer = self._meet(question) or await dialogue(self).wait(question)
-        return self._host.rounds.value_of(answer, message)
+        return self._runtime.rounds.value_of(answer, message)
 
     async def ask_all(self, **questions: str | tuple[str, Any]) -> dict[str, Any]:
         """Several answers by name, in one round where the protocol can.
@@ -204,7 +204,7 @@ class Context(Facts[App]):
         ...     told = await ctx.ask_all(name="Your name?", age=("Your age?", int))
         ...     return f"{told['name']}, {told['age']}"
         """
-        form, value_of = self._host.rounds.form_question, self._host.rounds.value_of
+        form, value_of = self._runtime.rounds.form_question, self._runtime.rounds.value_of
         asked = {name: form(self._call, *_pair(name, question), name) for name, question in questions.items()}
         if dialogue(self).live:
             return {name: value_of(await self._put(question), question.message) for name, question in asked.items()}
@@ -286,7 +286,7 @@ class Context(Facts[App]):
         return talk.steps, key, await talk.steps.begin(key)
 
     async def _performed(self, fn: Callable[[], Any]) -> Any:
-        value = fn() if is_async(fn) else await self._host.pool.run(fn, {})
+        value = fn() if is_async(fn) else await self._runtime.pool.run(fn, {})
         return await value if inspect.isawaitable(value) else value
 
     # ------------------------------------------------------------ the server's own things
@@ -296,7 +296,7 @@ class Context(Facts[App]):
         """What the server remembers of this user between calls: `await ctx.state.get("seen", 0)`, `set`, `delete`."""
         from redstart.server.state import State
 
-        return State(self._call, self._host)
+        return State(self._call, self._runtime)
 
     @contextmanager
     def _inner(self, name: str) -> Iterator[None]:
@@ -310,7 +310,7 @@ class Context(Facts[App]):
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """The result of another tool of this server, for the same client; its failure is a result too."""
         with self._inner(name):
-            result = await self._host.server.features.tools.run(self._call, name, to_json(dict(arguments or {})))
+            result = await self._runtime.server.features.tools.run(self._call, name, to_json(dict(arguments or {})))
         if isinstance(result.structured, Raw):
             result.structured = decode(result.structured)
         return result
@@ -318,13 +318,13 @@ class Context(Facts[App]):
     async def read_resource(self, uri: str) -> list[ResourceContents]:
         """What a resource of this server holds."""
         with self._inner(uri):
-            result: Any = await self._host.server.features.resources.read_uri(self._call, uri)
+            result: Any = await self._runtime.server.features.resources.read_uri(self._call, uri)
         return result.contents  # type: ignore[no-any-return]
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
         """The messages of a prompt of this server."""
         with self._inner(name):
-            result: Any = await self._host.server.features.prompts.render(self._call, name, arguments or {})
+            result: Any = await self._runtime.server.features.prompts.render(self._call, name, arguments or {})
         return result.messages  # type: ignore[no-any-return]
 
 
@@ -338,4 +338,4 @@ def _pair(name: str, question: Any) -> tuple[str, Any]:
 
 def dialogue(ctx: Facts[Any]) -> Dialogue:
     dialogue: Dialogue | None = ctx._call.state
-    return ctx._host.rounds.dialogue_of(ctx._call, ctx._host) if dialogue is None else dialogue
+    return ctx._runtime.rounds.dialogue_of(ctx._call, ctx._runtime) if dialogue is None else dialogue

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from redstart.server.server import Server
 
 
-class Offer:
+class Dispatch:
     """What one server answers, and how."""
 
     def __init__(self, server: Server, instructions: str | None, cache: Cache | None) -> None:
         self._server = server
-        self._host = server.host
+        self._runtime = server.runtime
         self._lifecycle = Lifecycle(server.info, instructions, server.modern)
         self._lifecycle.cache = cache or self._lifecycle.cache
         self.middleware: list[Middleware] = []
@@ -65,7 +65,7 @@ class Offer:
 
     def _watch(self) -> None:
         """A change of what is registered reaches the table, and the clients that want to know."""
-        server, hub = self._server, self._host.hub
+        server, hub = self._server, self._runtime.hub
         server.tools.changed.append(lambda: hub.changed("tools"))
         server.prompts.changed += [self.offer, lambda: hub.changed("prompts")]
         for registry in (server.resources, server.templates):
@@ -91,13 +91,13 @@ class Offer:
         if "completions" in wanted or ("completions" in self.__dict__ and self.completions):
             offered["completions"] = {}
         self._lifecycle.capabilities = offered
-        self._host.hub.offers = set(offered)
+        self._runtime.hub.offers = set(offered)
         table = self._table(offered)
         self._handlers = {name: table[name] for name in table if METHODS[name].capability in (None, *offered)}
         self._recompose()
 
     def _table(self, offered: dict[str, Any]) -> dict[str, Handler]:
-        server, life, hub = self._server, self._lifecycle, self._host.hub
+        server, life, hub = self._server, self._lifecycle, self._runtime.hub
         # Clients of the handshake era get an empty list of what is not offered; later ones are told that it is not.
         self._lists = {
             "tools/list": self._pages(server.tools),
@@ -142,10 +142,10 @@ class Offer:
     def _recompose(self) -> None:
         inner: Handler = self.answer
         if self.middleware:
-            # Without middleware `Host.answer` itself turns a question into a result.
+            # Without middleware `Runtime.answer` itself turns a question into a result.
             from redstart.asking.rounds import answering
 
-            inner = answering(inner, self._host)
+            inner = answering(inner, self._runtime)
         self._server.dispatch = compose(self.middleware, inner)
 
     def answer(self, call: Call) -> Awaitable[Any]:
@@ -157,5 +157,5 @@ class Offer:
             if handler is None:
                 raise ProtocolError(METHOD_NOT_FOUND, f"This server does not offer {method.name}")
         if call.state is not None and call.state.once:
-            return self._host.rounds.spend_first(call, handler)  # type: ignore[no-any-return]
+            return self._runtime.rounds.spend_first(call, handler)  # type: ignore[no-any-return]
         return handler(call)

@@ -17,7 +17,7 @@ from redstart.wire.types import LogParams, ProgressParams
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from redstart.server.runtime import Host
+    from redstart.server.runtime import Runtime
 
     App = TypeVar("App", default=Any)
 else:  # a default is known to type checkers, and to Python only since 3.13
@@ -40,11 +40,11 @@ _LEVEL = {name: rank for rank, name in enumerate(LOG_LEVELS)}
 class Facts(Generic[App]):
     """What both kinds of context know without asking anybody."""
 
-    __slots__ = ("_call", "_host")
+    __slots__ = ("_call", "_runtime")
 
-    def __init__(self, call: Call, host: Host) -> None:
+    def __init__(self, call: Call, runtime: Runtime) -> None:
         self._call = call
-        self._host = host
+        self._runtime = runtime
 
     if not TYPE_CHECKING:  # a type checker knows the names, and must not be told that there may be others
 
@@ -96,7 +96,7 @@ class Facts(Generic[App]):
     @property
     def lifespan(self) -> App:
         """What the server's `lifespan=` yielded."""
-        return self._host.lifespan_state  # type: ignore[no-any-return]
+        return self._runtime.lifespan_state  # type: ignore[no-any-return]
 
     @property
     def can_elicit(self) -> bool:
@@ -147,7 +147,7 @@ class Facts(Generic[App]):
                 return False
             wanted = "info"
         params = checked(LogParams(level, data, logger or None), "ctx.log()")
-        if _LEVEL[level] < _LEVEL[wanted] or "logging" not in self._host.hub.offers:
+        if _LEVEL[level] < _LEVEL[wanted] or "logging" not in self._runtime.hub.offers:
             return False
         if call.state is not None and call.state.replaying:
             return False

@@ -14,7 +14,7 @@ from redstart.features.tools import tool_of
 if TYPE_CHECKING:
     from redstart.features.completion import Completer
     from redstart.features.registry import Registry
-    from redstart.server.runtime import Host
+    from redstart.server.runtime import Runtime
     from redstart.server.server import Server
 
 
@@ -40,23 +40,23 @@ def register(server: Server, thing: Any, replace: bool = False) -> None:
 
 
 def _add(server: Server, made: Any, replace: bool) -> None:
-    if getattr(made, "host", server.host) is not server.host:  # another server runs it, on threads of its own
+    if getattr(made, "host", server.runtime) is not server.runtime:  # another server runs it, on threads of its own
         original, made = made, copy(made)
         made.original = original
-    made.host = server.host
+    made.host = server.runtime
     made.compile(injected)
     made.sees = None
     if made.visible is not None:
         from redstart.server.visible import seen_by
 
-        made.sees = seen_by(made.visible, server.host)
+        made.sees = seen_by(made.visible, server.runtime)
     if made.handler is not None:
-        equip(made, server.host, server.limits)
+        equip(made, server.runtime, server.limits)
     if made.kind == "tool":
         server.tools.add(made, replace=replace)
         return
     for completer in made.completers.values():
-        equip_completer(completer, server.host)
+        equip_completer(completer, server.runtime)
     server.features.completions.check(made)
     if made.kind == "prompt":
         server.prompts.add(made, replace=replace)
@@ -66,12 +66,12 @@ def _add(server: Server, made: Any, replace: bool) -> None:
         _add(server, companion, replace)
 
 
-def equip_completer(completer: Completer, host: Host) -> None:
+def equip_completer(completer: Completer, runtime: Runtime) -> None:
     """Give a completer the function that runs its source."""
     from redstart.features.completion import completion  # most servers complete nothing
 
     if completer.known is None:
-        completer.invoke = compose_invoke(completer.source, completer.injected, host, convert=completion)
+        completer.invoke = compose_invoke(completer.source, completer.injected, runtime, convert=completion)
 
 
 def remove(server: Server, thing: Any) -> None:

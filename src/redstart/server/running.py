@@ -35,7 +35,7 @@ def _in_words(server: Server) -> Iterator[None]:
             raise
         if isinstance(error, SettingsError):
             raise SystemExit(f"redstart: {error}") from error
-        if error is not server.host.failure:
+        if error is not server.runtime.failure:
             raise
         from redstart.server.startup_errors import not_started
 
@@ -178,12 +178,12 @@ class Running:
         ...     async with server.lifespan_context():
         ...         yield
         """
-        host = cast("Server", self).host
-        await host.start()
+        runtime = cast("Server", self).runtime
+        await runtime.start()
         try:
             yield
         finally:
-            await host.stop()
+            await runtime.stop()
 
     def route(self, path: str, methods: Iterable[str] = ("GET",)) -> Callable[[F], F]:
         """Answer an HTTP path of one's own beside the MCP endpoint; nothing of MCP is asked of its clients.

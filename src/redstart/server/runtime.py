@@ -1,6 +1,6 @@
 """Runs calls: one task each, cancelled when the peer says so, and every exception turned into bytes in one place.
 
-A Host owns what outlives a change of the Server it serves: the loop, the threads, the lifespan, the store.
+A Runtime owns what outlives a change of the Server it serves: the loop, the threads, the lifespan, the store.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 GRACE: Final = 1.0
-"""Seconds that threads have to clean up when the host stops."""
+"""Seconds that threads have to clean up when the runtime stops."""
 DRAIN: Final = 30.0
 """Seconds that calls over HTTP have to come to their end when the server stops; who waits for a person has none."""
 STEP_GRACE: Final = 5.0
-"""Seconds that steps have to come to their end when the host stops."""
+"""Seconds that steps have to come to their end when the runtime stops."""
 _ANSWERED: Final = b"{}"
 _EAGER = sys.version_info >= (3, 12)
 
 
-class Host:
+class Runtime:
     """Everything that runs one Server."""
 
     def __init__(self, server: Server) -> None:
@@ -64,7 +64,7 @@ class Host:
         """Why it did not start."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self.at_stop: list[Callable[[], None]] = []
-        """What transports do when the host stops, before its lifespan ends."""
+        """What transports do when the runtime stops, before its lifespan ends."""
         self._unwinding: set[asyncio.Task[Any]] = set()
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -199,7 +199,7 @@ class Host:
             call.run = asyncio.current_task()
         try:
             data = await self.answer(call)
-        except Unwind:  # its thread was told to leave: the host stops
+        except Unwind:  # its thread was told to leave: the runtime stops
             return
         if data is not None:
             call.channel.send(data)
@@ -282,3 +282,6 @@ class Host:
 def _unsendable(text: str) -> ToolResult:
     reason = "Its result has half a character in it (a lone surrogate), which no message can carry."
     return ToolResult(content=[Text(f"{reason}\n{text}")], is_error=True)
+
+
+Host = Runtime  # until asking/, execution/ and adopt/ no longer know it

@@ -27,11 +27,11 @@ from redstart.features.tools import Tool
 from redstart.protocol.modern import Modern
 from redstart.schema.callables import SignatureError
 from redstart.schema.types import UnsupportedType
-from redstart.server.dispatch import Offer
+from redstart.server.dispatch import Dispatch
 from redstart.server.middleware import Handler, Middleware
 from redstart.server.registering import equip_completer, register, remove
 from redstart.server.running import Running
-from redstart.server.runtime import Host
+from redstart.server.runtime import Runtime
 from redstart.server.settings import CAPABILITIES, LIST, MIDDLEWARE, SERVER_NAME, ServerOptions
 from redstart.server.startup_errors import end_in_full, end_in_words
 from redstart.wire.meta import Implementation
@@ -97,8 +97,8 @@ class Server(Running):
         self.ask_timeout = given["ask_timeout"]
         self.single_use = given["single_use"]
         self.threads = given["threads"]
-        self.host = Host(self)
-        self.host.pool.processes = given["processes"]
+        self.runtime = Runtime(self)
+        self.runtime.pool.processes = given["processes"]
         most, queue = given["max_concurrency"], given["max_queue"]
         room = None if most is None else Gate("The server", most, queue)
         self.limits = Limits(given["timeout"], given["max_result_bytes"], queue, room)
@@ -122,7 +122,7 @@ class Server(Running):
 
     def _offer(self, given: ServerOptions) -> None:
         """Serve what the options name."""
-        self.features = Offer(self, given["instructions"], given["cache"])
+        self.features = Dispatch(self, given["instructions"], given["cache"])
         self.features.wrap(given["middleware"])
         self.features.declare(given["capabilities"])
         for prompt in cast("Iterable[Any]", given["prompts"]):
@@ -286,7 +286,7 @@ class Server(Running):
             check_is_callable(fn)
             completer = Completer(fn, argument, place(fn))
             completer.compile(injected)
-            equip_completer(completer, self.host)
+            equip_completer(completer, self.runtime)
             self.features.completions.add(ref, completer)
             self.features.offer()
             return fn
@@ -319,16 +319,16 @@ class Server(Running):
         return layer
 
     def declare(self, capabilities: Iterable[str]) -> None:
-        """Offer these capabilities even while nothing of them is registered."""
+        """Dispatch these capabilities even while nothing of them is registered."""
         self.features.declare(CAPABILITIES.check("capabilities", capabilities))
 
     def notify(self, uri: str) -> None:
         """Tell every client that wants to know that the resource at `uri` holds something else now."""
-        self.host.hub.updated(REQUIRED_TEXT.check("uri", uri))
+        self.runtime.hub.updated(REQUIRED_TEXT.check("uri", uri))
 
     def notify_changed(self, kind: str) -> None:
         """Tell every client that wants to know that the list of `tools`, `prompts` or `resources` is another one."""
-        self.host.hub.changed(LIST.check("kind", kind))
+        self.runtime.hub.changed(LIST.check("kind", kind))
 
 
 _RUN_OPTIONS: Final = frozenset({"transport", "host", "port", "path", "framing", "stdin", "stdout"})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from redstart.asking.choices import Choice
     from redstart.asking.questions import Answer
     from redstart.asking.sampling import Root, Sampled
-    from redstart.server.runtime import Host
+    from redstart.server.runtime import Runtime
     from redstart.server.state import SyncState
 
 R = TypeVar("R")
@@ -51,9 +51,9 @@ class SyncContext(Facts[App]):
 
     __slots__ = ("_async",)
 
-    def __init__(self, call: Call, host: Host) -> None:
-        super().__init__(call, host)
-        self._async: Context[App] = _Threaded(call, host)
+    def __init__(self, call: Call, runtime: Runtime) -> None:
+        super().__init__(call, runtime)
+        self._async: Context[App] = _Threaded(call, runtime)
 
     def _wait(self, work: Coroutine[Any, Any, R]) -> R:
         """Run `work` on the loop while this thread waits."""
@@ -65,7 +65,7 @@ class SyncContext(Facts[App]):
             work.close()
             raise RuntimeError('a handler with executor="inline" cannot wait; write `async def`, or leave inline out')
         try:
-            return self._host.wait(work)
+            return self._runtime.wait(work)
         except concurrent.futures.CancelledError:
             raise Unwind from None  # the call has ended: so does the handler
         except asyncio.CancelledError:
@@ -182,7 +182,7 @@ class SyncContext(Facts[App]):
         if found is None:
             raw = None
             token = inside.set(key)
-            with self._host.pool.unbroken():
+            with self._runtime.pool.unbroken():
                 try:
                     value: Any = fn()
                     raw = result_of(key, self._wait(_awaited(value)) if inspect.isawaitable(value) else value)

@@ -12,17 +12,17 @@ from redstart.features.registry import Visible
 from redstart.protocol.call import Call
 
 if TYPE_CHECKING:
-    from redstart.server.runtime import Host
+    from redstart.server.runtime import Runtime
 
 
-def seen_by(visible: Visible, host: Host) -> Callable[[Call], bool]:
+def seen_by(visible: Visible, runtime: Runtime) -> Callable[[Call], bool]:
     """Whether whoever makes a call may see a thing. A rule that fails hides it."""
     parameters = list(inspect.signature(visible, eval_str=True).parameters.values())
     if len(parameters) != 1 or inspect.iscoroutinefunction(visible):
         raise RegistrationError(f"{place(visible)}: visible= is a plain function of one parameter, the user")
     name, annotation = parameters[0].name, parameters[0].annotation
     wants_context = injected(annotation, parameters[0].default)
-    view = _viewer(visible, name, annotation, host) if wants_context else _user
+    view = _viewer(visible, name, annotation, runtime) if wants_context else _user
 
     def sees(call: Call) -> bool:
         try:
@@ -34,9 +34,9 @@ def seen_by(visible: Visible, host: Host) -> Callable[[Call], bool]:
     return sees
 
 
-def _viewer(visible: Visible, name: str, annotation: Any, host: Host) -> Callable[[Call], Any]:
+def _viewer(visible: Visible, name: str, annotation: Any, runtime: Runtime) -> Callable[[Call], Any]:
     kind = contexts(visible, {name: annotation})[0][1]
-    return lambda call: kind(call, host)
+    return lambda call: kind(call, runtime)
 
 
 def _user(call: Call) -> Any:

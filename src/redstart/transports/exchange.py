@@ -19,7 +19,7 @@ from redstart.transports.stream import Stream, Writer
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, ProtocolError, failure
 
 if TYPE_CHECKING:
-    from redstart.server.runtime import Host
+    from redstart.server.runtime import Runtime
 
 STOPPING: Final = ProtocolError(
     INTERNAL_ERROR, "The server is stopping, and this call is not done. Send it again when the server is back."
@@ -65,13 +65,13 @@ def any_call(call: Call) -> bool:
     return True
 
 
-def give_up(host: Host, call: Call, why: ProtocolError = STOPPING) -> bytes | None:
+def give_up(runtime: Runtime, call: Call, why: ProtocolError = STOPPING) -> bytes | None:
     """End the work of a call because the server stops, or its session has ended; the answer that says so."""
     if call.state is not None:
         call.state.close()  # what was asked is taken back before the answer: nothing may come after that
     call.status = call.dialect.status(why.code)
     data = call.link.fail(call, why)
-    host.cancel(call)
+    runtime.cancel(call)
     return data
 
 
@@ -79,13 +79,13 @@ class Exchange:
     """The channel of the calls of one POST."""
 
     __slots__ = (
-        "_accepts", "_batch", "_caller", "_calls", "_headers", "_host", "_keep_alive", "_last", "_left", "_session",
+        "_accepts", "_batch", "_caller", "_calls", "_headers", "_keep_alive", "_last", "_left", "_runtime", "_session",
         "_stream", "_task", "_writer", "gone",
     )  # fmt: skip
 
     def __init__(
         self,
-        host: Host,
+        runtime: Runtime,
         caller: Caller,
         accepts: Accepts,
         keep_alive: float,
@@ -93,7 +93,7 @@ class Exchange:
         headers: HeaderList,
         left: dict[Exchange, int],
     ) -> None:
-        self._host = host
+        self._runtime = runtime
         self._caller = caller
         self._accepts = accepts
         self._keep_alive = keep_alive
@@ -120,7 +120,7 @@ class Exchange:
             if len(calls) == 1:
                 call.channel = self
                 call.run = self._task
-                data = await self._host.answer(call)
+                data = await self._runtime.answer(call)
             else:
                 data = await self._answer_batch(calls)
         except asyncio.CancelledError:
@@ -148,7 +148,7 @@ class Exchange:
         running = []
         for number, call in enumerate(calls, 1):
             if call.open:  # not cancelled, and the server does not stop, since the batch was read
-                call.run = asyncio.create_task(self._host.answer(call))
+                call.run = asyncio.create_task(self._runtime.answer(call))
                 running.append(call.run)
             if number % TURN == 0:
                 await asyncio.sleep(0)
@@ -251,7 +251,7 @@ class Exchange:
         return len(ended)
 
     def end_call(self, call: Call, why: ProtocolError) -> None:
-        self._last = give_up(self._host, call, why)
+        self._last = give_up(self._runtime, call, why)
 
     # ------------------------------------------------------------ the client
 
@@ -289,4 +289,4 @@ class Exchange:
         """Nobody waits for the results any more."""
         for call in self._calls:
             call.link.forget(call)
-            self._host.cancel(call)
+            self._runtime.cancel(call)

@@ -51,7 +51,7 @@ class Endpoint:
 
     def __init__(self, server: Server, options: EndpointOptions) -> None:
         self.server = server
-        self.host = server.host
+        self.runtime = server.runtime
         self.path = "/" + options["path"].strip("/")
         self.guard = Guard(
             options["allowed_hosts"], options["allowed_origins"], options["public_url"], options["max_body_bytes"]
@@ -62,8 +62,8 @@ class Endpoint:
         self._proxies: Any = options["trusted_proxies"]
         self.sessions = Sessions(
             found_keys(server.keys)[1],
-            self.host.link,
-            self.host.hub.peers.add,
+            self.runtime.link,
+            self.runtime.hub.peers.add,
             self._end_session,
             limit=options["max_sessions"],
             idle=options["session_idle"],
@@ -94,7 +94,7 @@ class Endpoint:
         origin = headers.get(b"origin")
         if origin is not None and self.guard.grants(origin):
             caller = cors.PageCaller(caller, origin)
-        rejection = None if self._ready and self.host.started else await self._prepare()
+        rejection = None if self._ready and self.runtime.started else await self._prepare()
         try:
             if rejection is None:
                 rejection = await self._serve(scope, headers, caller)
@@ -126,7 +126,7 @@ class Endpoint:
         user = None
         if self.server.auth is not None:
             try:
-                user = await self.host.authenticator.user(_bearer_token(headers))
+                user = await self.runtime.authenticator.user(_bearer_token(headers))
             except AuthError as error:
                 return Rejection(error.status, str(error), _CHALLENGE if error.status == 401 else ())
         method = scope["method"]
@@ -176,7 +176,7 @@ class Endpoint:
         session = self._session_of(scope, headers, body, user)
         if isinstance(session, Rejection):
             return session
-        link = session.link if session is not None else self.host.link()
+        link = session.link if session is not None else self.runtime.link()
         events = link.receive(body, headers)
         if len(events) == 1 and type(events[0]) is Call:
             calls = [events[0]]
@@ -193,7 +193,7 @@ class Endpoint:
             extra.append((h.SESSION, self.sessions.mint(link.session, principal_key(user)).encode()))
         for call in calls:
             call.principal = user
-        exchange = Exchange(self.host, caller, accepts, self.keep_alive, session, extra, self._left)
+        exchange = Exchange(self.runtime, caller, accepts, self.keep_alive, session, extra, self._left)
         self._exchanges.add(exchange)
         try:
             await exchange.run(calls)
@@ -222,7 +222,7 @@ class Endpoint:
             if isinstance(event, Call):
                 calls.append(event)
             elif isinstance(event, Cancel):
-                self.host.cancel(event.call)
+                self.runtime.cancel(event.call)
             elif isinstance(event, Answer):
                 event.pending.resolve(event.outcome)
         return calls
@@ -281,14 +281,14 @@ class Endpoint:
     # ------------------------------------------------------------ life
 
     def _end_session(self, session: HttpSession) -> None:
-        self.host.hub.leave(session)
+        self.runtime.hub.leave(session)
         for call in tuple(session.link.calls.values()):
             call.channel.end_call(call, SESSION_ENDED)  # type: ignore[attr-defined]
         session.push.end()
 
     def end_waits(self) -> None:
         """The server stops: end what would not end by itself, streams and calls that wait for a person."""
-        self.host.hub.close()
+        self.runtime.hub.close()
         self.sessions.end_streams()
         for exchange in tuple(self._exchanges):
             exchange.end_calls(is_asking)
@@ -306,10 +306,10 @@ class Endpoint:
 
     async def start(self, *, signals: bool = True) -> None:
         """Start the server. `signals`: somebody else runs us, and may tell us too late that it stops."""
-        await self.host.start()
+        await self.runtime.start()
         if not self._ready:
             self._ready = True
-            self.host.at_stop.append(self._close)
+            self.runtime.at_stop.append(self._close)
             if signals:
                 self._signals.install()
 
@@ -317,7 +317,7 @@ class Endpoint:
         """Start with the first request, where nobody has run our lifespan; 503 where there is nothing to serve."""
         if self._deadline is not None:
             return Rejection(503, "The server is stopping; try again when it is back", ((b"connection", b"close"),))
-        unwired = self.server.lifespan is not None and not self.host.started
+        unwired = self.server.lifespan is not None and not self.runtime.started
         try:
             await self.start()
         except Exception as error:
@@ -363,7 +363,7 @@ class Endpoint:
                     return
                 await send({"type": "lifespan.startup.complete"})
             else:
-                await self.host.stop()
+                await self.runtime.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

@@ -20,7 +20,7 @@ from redstart.transports.guard import Rejection
 from redstart.transports.stream import Writer
 
 if TYPE_CHECKING:
-    from redstart.server.runtime import Host
+    from redstart.server.runtime import Runtime
     from redstart.transports.http import Endpoint
 
 STREAM: Final = "/sse"
@@ -34,7 +34,7 @@ class _Peer:
     remote = True
 
     def __init__(self, endpoint: Endpoint, writer: Writer, principal: str) -> None:
-        self.link = endpoint.host.link()
+        self.link = endpoint.runtime.link()
         self.principal = principal
         self._writer = writer
         self.channel = self
@@ -45,10 +45,10 @@ class _Peer:
     async def drain(self) -> None:
         await self._writer.drain()
 
-    def end_calls(self, host: Host, which: Callable[[Call], bool]) -> int:
+    def end_calls(self, runtime: Runtime, which: Callable[[Call], bool]) -> int:
         ended = [call for call in self.link.calls.values() if which(call)]
         for call in ended:
-            if (data := give_up(host, call)) is not None:
+            if (data := give_up(runtime, call)) is not None:
                 self.send(data)
         if not self.link.calls:
             self._writer.close()
@@ -87,18 +87,18 @@ class LegacySse:
         where = f"{scope.get('root_path', '')}{POST}?session_id={id}"
         writer.push(b"event: endpoint\ndata: %b\n\n" % where.encode())
         peer = self._peers[id] = _Peer(endpoint, writer, principal_key(user))
-        endpoint.host.hub.peers.add(peer)
+        endpoint.runtime.hub.peers.add(peer)
         try:
             await writer.until_gone(caller)
         finally:
             del self._peers[id]
-            endpoint.host.hub.leave(peer)
-            endpoint.host.drop(peer.link)
+            endpoint.runtime.hub.leave(peer)
+            endpoint.runtime.drop(peer.link)
         return None
 
     def end_calls(self, which: Callable[[Call], bool] = any_call) -> int:
         """The server stops: end these calls, and the streams of those who have no others; how many calls there were."""
-        return sum(peer.end_calls(self._endpoint.host, which) for peer in tuple(self._peers.values()))
+        return sum(peer.end_calls(self._endpoint.runtime, which) for peer in tuple(self._peers.values()))
 
     async def _take(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
         id = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_id", [""])[0]
@@ -112,5 +112,5 @@ class LegacySse:
         for event in peer.link.receive(body):
             if isinstance(event, Call):
                 event.headers = headers
-            self._endpoint.host.take(event, peer.channel, user)
+            self._endpoint.runtime.take(event, peer.channel, user)
         return None

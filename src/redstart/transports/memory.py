@@ -35,20 +35,20 @@ class MemoryPeer:
     """One client of `server` in this process. `on_message` gets each message that the server sends."""
 
     def __init__(self, server: Server, on_message: Callable[[bytes], None], principal: Any = None) -> None:
-        self._host = server.host
+        self._runtime = server.runtime
         self._principal = principal
         self._waiting: list[bytes] = []
         self._starting: asyncio.Task[None] | None = None
         self.channel = _Inbox(on_message)
-        self.link = self._host.link()
-        self._host.hub.peers.add(self)
+        self.link = self._runtime.link()
+        self._runtime.hub.peers.add(self)
 
     def send(self, data: bytes) -> None:
         """One message from the client to the server; after `close` there is none."""
         if self.channel.on_message is None:
             return
-        if self._host.started:
-            self._host.feed(self, data, self._principal)
+        if self._runtime.started:
+            self._runtime.feed(self, data, self._principal)
             return
         self._waiting.append(data)
         if self._starting is None:
@@ -57,7 +57,7 @@ class MemoryPeer:
     async def _start(self) -> None:
         refusal: ProtocolError | None = None
         try:
-            await self._host.start()
+            await self._runtime.start()
         except (Exception, asyncio.CancelledError) as error:
             if self._is_cancelled():
                 raise
@@ -68,7 +68,7 @@ class MemoryPeer:
             self._refuse(waiting, refusal)
             return
         for data in waiting:
-            self._host.feed(self, data, self._principal)
+            self._runtime.feed(self, data, self._principal)
 
     def _is_cancelled(self) -> bool:
         """Whether somebody ends this task; a lifespan may also be cancelled by itself."""
@@ -79,12 +79,12 @@ class MemoryPeer:
             log.error("the server did not start: %s", error)
             reason = str(error)
         else:
-            reason = self._host.server.errors.text(error, "the start of the server")
+            reason = self._runtime.server.errors.text(error, "the start of the server")
         return ProtocolError(INTERNAL_ERROR, f"The server did not start: {reason}")
 
     def _refuse(self, messages: list[bytes], refusal: ProtocolError) -> None:
         """Answer a client whom nobody can serve."""
-        link = self._host.link()  # the peer's own must not remember a handshake that was refused
+        link = self._runtime.link()  # the peer's own must not remember a handshake that was refused
         for event in (event for data in messages for event in link.receive(data)):
             if isinstance(event, Call):
                 answer = link.fail(event, refusal)
@@ -98,5 +98,5 @@ class MemoryPeer:
         self.channel.on_message = None
         if self._starting is not None:
             await self._starting
-        self._host.hub.leave(self)
-        self._host.drop(self.link)
+        self._runtime.hub.leave(self)
+        self._runtime.drop(self.link)

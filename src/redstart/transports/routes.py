@@ -115,7 +115,7 @@ async def _call(endpoint: Endpoint, handler: Callable[..., Any], request: Reques
     given = (request,) if inspect.signature(handler).parameters else ()
     if is_async(handler):
         return await handler(*given)
-    return await endpoint.host.pool.run(lambda: handler(*given), {})
+    return await endpoint.runtime.pool.run(lambda: handler(*given), {})
 
 
 def _response(value: Any) -> tuple[int, HeaderList, bytes]:

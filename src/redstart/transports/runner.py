@@ -89,7 +89,7 @@ class Runner(uvicorn.Server):  # type: ignore[misc, unused-ignore]
                 await self._quiet(GRACE)
         finally:
             self._cut_off()
-        await self._app.host.stop()
+        await self._app.runtime.stop()
 
     async def _drained(self) -> bool:
         """Whether open requests finish in the time they have; a person who waits for that is told so."""

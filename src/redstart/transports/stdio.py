@@ -66,8 +66,8 @@ async def serve_stdio(server: Server, options: StdioOptions) -> None:
 
 async def _serve(server: Server, framer: Framer, source: Any, sink: Any, *, own: bool, shared: bool) -> None:
     peer = StdioPeer(server, framer, sink)
-    server.host.hub.peers.add(peer)
-    await server.host.start()
+    server.runtime.hub.peers.add(peer)
+    await server.runtime.start()
     if own:
         peer.watch_signals()
     try:
@@ -76,11 +76,11 @@ async def _serve(server: Server, framer: Framer, source: Any, sink: Any, *, own:
     finally:
         if own:
             peer.unwatch_signals()
-        server.host.hub.leave(peer)
-        server.host.drop(peer.link)
+        server.runtime.hub.leave(peer)
+        server.runtime.drop(peer.link)
         if shared:
             peer.channel.close()
-        await server.host.stop()
+        await server.runtime.stop()
 
 
 def _fill_standard_descriptors() -> None:
@@ -141,10 +141,10 @@ class StdioPeer:
     """The client at the other end of the pipes."""
 
     def __init__(self, server: Server, framer: Framer, sink: Any) -> None:
-        self._host = server.host
+        self._runtime = server.runtime
         self._framer = framer
         self._loop = asyncio.get_running_loop()
-        self.link = server.host.link()
+        self.link = server.runtime.link()
         self.channel = Outlet(sink, self._loop, framer.frame, self.link.calls)
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
@@ -174,17 +174,17 @@ class StdioPeer:
 
     def feed(self, data: bytes) -> None:
         """Bytes from the peer; what they lead to goes out in one write where it can."""
-        channel, host = self.channel, self._host
+        channel, runtime = self.channel, self._runtime
         channel.held = True
         for message in self._framer.feed(data):
-            host.feed(self, message)
+            runtime.feed(self, message)
         channel.release()
 
     def end(self) -> None:
         """No more input."""
         rest = self._framer.pending()
         if rest:
-            self._host.feed(self, rest)
+            self._runtime.feed(self, rest)
         if not self._ended.done():
             self._ended.set_result(None)
 
@@ -207,12 +207,12 @@ class StdioPeer:
 
     async def finish(self) -> None:
         """Let open calls answer for a moment, then stop them and send what is left."""
-        self._host.hub.close()  # listeners would wait for ever: they get their last message now
+        self._runtime.hub.close()  # listeners would wait for ever: they get their last message now
         deadline = self._loop.time() + GRACE
         runs = [call.run for call in self.link.calls.values() if call.run is not None]
         if runs:
             await asyncio.wait(runs, timeout=GRACE)
-        self._host.drop(self.link)
+        self._runtime.drop(self.link)
         await self.channel.flushed(within=max(0.0, deadline - self._loop.time()) + GRACE)
 
 
