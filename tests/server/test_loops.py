@@ -41,7 +41,7 @@ def test_a_warm_call_does_not_ask_for_the_loop(tool: str) -> None:
     asked: list[str] = []
 
     def profile(frame: Any, event: str, argument: Any) -> None:
-        if event == "c_call" and frame.f_code.co_filename.startswith((SRC + "/server/pool", SRC + "/server/invoke")):
+        if event == "c_call" and frame.f_code.co_filename.startswith(SRC + "/execution/"):
             asked.append(argument.__name__)
 
     async def script(peer: Peer) -> None:
