@@ -71,7 +71,7 @@ BUDGET: dict[str, int] = {
     "execution": 1230,
     "asking": 2130,
     "adopt": 785,
-    "server": 1612,
+    "server": 1620,
     "transports": 2735,
     "auth": 0,  # not built yet
     "client": 2261,  # the rules of its options, users and tokens, results of a type
