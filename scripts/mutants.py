@@ -506,6 +506,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=1000, help="changes of each module, chosen by --seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first-line", type=int, default=1, help="changes from this line on")
+    parser.add_argument("--tests", nargs="+", help="these tests in place of those of the table")
     parser.add_argument("--seconds", type=float, default=10, help="of tests for one change, the quickest first")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the tests that run, and the copy, go too
@@ -519,6 +520,8 @@ def main() -> int:
             elif source.exists():
                 shutil.copy2(source, target)
         for module in files(given.module or list(GUARDS)):
+            if given.tests:
+                TESTS[module] = tuple(given.tests)
             alive += survivors(
                 tree, module, given.limit, given.seed, range(given.first_line, sys.maxsize), given.seconds
             )

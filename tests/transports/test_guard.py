@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from redstart import Server
@@ -29,6 +31,8 @@ HOSTS: list[tuple[Guard, str, bool]] = [
     (PLAIN, "[::1]evil", False),
     (PLAIN, "[::1", False),
     (PLAIN, "[::1]80", False),
+    (PLAIN, "[::1]:x", False),
+    (PLAIN, "[::1]:", True),
     (NAMED, "mcp.example.com", True),
     (NAMED, "mcp.example.com:443", True),
     (NAMED, "ten.example:8443", True),
@@ -102,6 +106,20 @@ def test_many_names_are_decided_alike_though_few_are_remembered() -> None:
         assert guard.accepts({b"accept": b"application/json;v=%d" % number}).json
 
 
+def test_what_is_remembered_takes_little_memory() -> None:
+    guard = Guard(allowed_hosts=["*"], allowed_origins=["*"])
+    tracemalloc.start()
+    try:
+        for size, count in ((30_000, 600), (2000, 3000)):
+            for number in range(count):
+                value = b"%d" % number + b"x" * (size - 10)
+                guard.check({b"host": value, b"origin": value})
+                guard.accepts({b"accept": value})
+        assert tracemalloc.get_traced_memory()[0] < 5_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_of_a_long_accept_only_the_beginning_is_read() -> None:
     padding = b"image/png," * 6000  # 60 kB that would be read for a tenth of a second, while nobody else is served
     assert not PLAIN.accepts({b"accept": padding + b"application/json"}).json
@@ -132,10 +150,13 @@ ACCEPTS: list[tuple[str | None, bool, bool]] = [
     ("*/*, application/json;q=0", False, True),
     ("application/*;q=0, application/json", True, False),
     ("application/*;q=0, */*", False, True),
+    ("application/json;q=0, application/*", False, False),
+    ("text/*, text/event-stream;q=0", False, False),
     ("application/json; Q=0", False, False),
     ("application/json;q=x", False, False),
     ('application/json;a="b,c;q=0", text/event-stream', True, True),
     ('text/html;a="application/json"', False, False),
+    ('text/html;a="b",application/json;q=1;b="c",text/event-stream', True, True),
     ('text/html;a="b, application/json, c"', False, False),
     ('application/json;a="b;q=0"', True, False),
 ]
