@@ -163,6 +163,46 @@ def test_the_call_of_a_page_that_has_gone_is_cancelled() -> None:
     run(test())
 
 
+def patient(**options: Any) -> Http:
+    server = Server("pages")
+
+    @server.tool
+    async def pause() -> str:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return "paused"
+
+    return Http(server.asgi(allowed_origins=[SITE], **options))
+
+
+@pytest.mark.parametrize("origin", [None, SITE])
+def test_nothing_of_a_call_is_left_when_it_is_answered(origin: str | None) -> None:
+    async def test() -> None:
+        http = patient()
+        response = await http.modern(1, "tools/call", {"name": "pause"}, headers={"origin": origin})
+        assert response.status == 200
+        await http.app.host.stop()
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(test())
+
+
+@pytest.mark.parametrize("origin", [None, SITE])
+def test_a_listener_that_does_not_read_is_hung_up_on(origin: str | None) -> None:
+    async def test() -> None:
+        http = patient(write_deadline=0.1, keep_alive=0.02)
+        listening = http.start_modern(
+            1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}, headers={"origin": origin}
+        )
+        await listening.started.wait()
+        listening.may_send.clear()
+        with pytest.raises(ConnectionAbortedError):
+            await listening.task
+
+    run(test())
+
+
 def test_a_server_for_every_site_names_the_site() -> None:
     async def test() -> None:
         http = serving(allowed_origins=["*"])

@@ -167,8 +167,6 @@ class Exchange:
             self._stream.send(data)
         elif self._writer is not None:
             self._writer.push(sse_event(data))
-            if self._writer.shed:
-                self._leave()
 
     @property
     def can_ask(self) -> bool:
@@ -178,8 +176,6 @@ class Exchange:
     async def drain(self) -> None:
         if self._writer is not None and not self.gone:
             await self._writer.drain()
-            if self._writer.shed and self._stream is None:
-                self._leave()
 
     def close_stream(self) -> bool:
         """End the response before the result: the client comes back for it with `Last-Event-ID`.
@@ -206,6 +202,8 @@ class Exchange:
             self._stream.writer = writer
             if self._calls[0].dialect.primes:
                 writer.push(self._stream.prime())
+        else:
+            writer.on_shed = self._leave
 
     async def _complete(self, data: bytes | None, status: int) -> None:
         if self._writer is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 from redstart.protocol.framing import SSE_COMMENT, sse_event, sse_prime
@@ -39,7 +40,7 @@ class Writer:
     """Seconds that a client has to read why it was shed, before it is hung up on."""
     __slots__ = (
         "_blocked", "_bytes", "_deadline", "_direct", "_events", "_idle", "_keep_alive", "_last", "_loop", "_parked",
-        "_pump", "_send", "_timer", "closed", "shed",
+        "_pump", "_send", "_timer", "closed", "on_shed", "shed",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +65,8 @@ class Writer:
         self._blocked = 0.0  # since when the client has yet to take what was sent last
         self.closed = False
         self.shed = False
+        self.on_shed: Callable[[], None] | None = None
+        """Called when the stream is closed because its client does not read."""
         self._pump = self._loop.create_task(self._run(headers))
 
     def push(self, event: bytes) -> None:
@@ -78,7 +81,6 @@ class Writer:
             self._last = self._loop.time()
             return
         if self._blocked and (len(self._events) >= MAX_EVENTS or self._bytes >= MAX_BYTES):
-            self.shed = True
             log.warning(
                 "a stream was closed: its client is %d events, %d bytes, behind and does not read",
                 len(self._events),
@@ -88,6 +90,7 @@ class Writer:
             self._events.append(SHED)
             self.close()
             self._loop.call_later(self.patience, self._pump.cancel)
+            self._tell_shed()
             return
         self._events.append(event)
         self._bytes += len(event)
@@ -134,6 +137,11 @@ class Writer:
         self._wake()
         self._idle.set()
 
+    def _tell_shed(self) -> None:
+        self.shed = True
+        if self.on_shed is not None:
+            self.on_shed()
+
     def _wake(self) -> None:
         if self._parked is not None and not self._parked.done():
             self._parked.set_result(None)
@@ -144,9 +152,9 @@ class Writer:
         # Where the connection is ours it has its own deadline, and knows how much the client has taken.
         if self._direct is None and self._blocked and now - self._blocked > self._deadline:
             log.warning("a stream was closed: its client has not read for %g s", self._deadline)
-            self.shed = True
             self.abort()
             self._pump.cancel()
+            self._tell_shed()
             return
         due = self._last + self._keep_alive - now
         if due <= 0:
@@ -185,6 +193,7 @@ class Writer:
             self._parked = None
             self._timer.cancel()
             self._idle.set()
+            self.on_shed = None
 
 
 class Kept:
