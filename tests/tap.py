@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redstart.features import subscriptions
-from redstart.protocol.call import Call, Event, Headers, Pending, Refusal
+from redstart.protocol.call import Call, Event, Pending, Refusal
+from redstart.protocol.headers import Headers
 from redstart.protocol.link import Link
 from redstart.transports import http
 from spec_facts import REVISIONS, facts, problems

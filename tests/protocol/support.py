@@ -8,7 +8,8 @@ from contextvars import copy_context
 from typing import Any
 
 from redstart import ProtocolError, Server
-from redstart.protocol.call import Call, Cancel, Event, Headers, Refusal
+from redstart.protocol.call import Call, Cancel, Event, Refusal
+from redstart.protocol.headers import Headers
 from redstart.protocol.link import Link
 from redstart.wire.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 

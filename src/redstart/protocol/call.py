@@ -9,18 +9,17 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct, UnsetType
 
+from redstart.protocol.dialect import Session
 from redstart.wire.jsonrpc import INTERNAL_ERROR, Id, ProtocolError, decode, encode, failure
 from redstart.wire.meta import ClientCapabilities, Implementation, RequestMeta
 
 if TYPE_CHECKING:
     from redstart.protocol.dialect import Dialect
+    from redstart.protocol.headers import Headers
     from redstart.protocol.link import Link
     from redstart.protocol.methods import Method
-
-Headers = Mapping[bytes, bytes]
-NO_CAPABILITIES = ClientCapabilities()
 
 
 class Channel(Protocol):
@@ -31,18 +30,6 @@ class Channel(Protocol):
 
     async def drain(self) -> None:
         """Wait until a slow peer has taken what was sent."""
-
-
-class Session(Struct):
-    """The state of a handshake peer: small, serialisable, and nothing the modern era needs."""
-
-    revision: str
-    capabilities: ClientCapabilities
-    client_info: Implementation | UnsetType = UNSET
-    log_level: str | UnsetType = UNSET
-    initialized: bool = False
-    subscriptions: set[str] = set()
-    key: str = ""
 
 
 class Batch:
@@ -132,6 +119,19 @@ class Call:
         self.capabilities: ClientCapabilities
         self.client_info: Implementation | UnsetType
         self.log_level: str | UnsetType
+
+    def admit(
+        self,
+        dialect: Dialect,
+        capabilities: ClientCapabilities,
+        client_info: Implementation | UnsetType,
+        log_level: str | UnsetType,
+    ) -> None:
+        """Note what the era and the peer of this call are, as its session or its own envelope says."""
+        self.dialect = dialect
+        self.capabilities = capabilities
+        self.client_info = client_info
+        self.log_level = log_level
 
     @property
     def name(self) -> str | None:

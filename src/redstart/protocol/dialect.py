@@ -6,12 +6,28 @@ nothing else in the code base asks for a version.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from msgspec import UNSET, Struct, UnsetType
 
 from redstart.wire.jsonrpc import ProtocolError
+from redstart.wire.meta import ClientCapabilities, Implementation
 from redstart.wire.types import Result
 
 Structured: TypeAlias = Literal["none", "objects", "any"]
+NO_CAPABILITIES: Final = ClientCapabilities()
+
+
+class Session(Struct):
+    """The state of a handshake peer: small, serialisable, and nothing the modern era needs."""
+
+    revision: str
+    capabilities: ClientCapabilities
+    client_info: Implementation | UnsetType = UNSET
+    log_level: str | UnsetType = UNSET
+    initialized: bool = False
+    subscriptions: set[str] = set()
+    key: str = ""
 
 
 class Dialect(Protocol):

@@ -12,8 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw
 
-from redstart.protocol.call import NO_CAPABILITIES, Call, Session
-from redstart.protocol.dialect import Structured
+from redstart.protocol.dialect import NO_CAPABILITIES, Session, Structured
 from redstart.protocol.methods import HANDSHAKE, Method
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError, encode
@@ -62,14 +61,6 @@ class Handshake:
         self.null_ids = self.age < 3
         """Whether an error without a readable id has `"id": null`, as JSON-RPC says; later it has no id."""
         self._gates_content = self.age < 3
-
-    def admit(self, call: Call, session: Session) -> None:
-        """Fill a call with what the session knows of its peer."""
-        call.dialect = self
-        call.session = session
-        call.capabilities = session.capabilities
-        call.client_info = session.client_info
-        call.log_level = session.log_level
 
     def dress(self, result: Any) -> bytes:
         if type(result) is Raw:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from redstart.protocol.call import Headers
 from redstart.protocol.methods import Method
 from redstart.wire.jsonrpc import HEADER_MISMATCH, ProtocolError
+
+Headers = Mapping[bytes, bytes]
 
 VERSION: Final = b"mcp-protocol-version"
 METHOD: Final = b"mcp-method"

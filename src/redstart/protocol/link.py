@@ -20,13 +20,12 @@ from redstart.protocol.call import (
     Call,
     Cancel,
     Event,
-    Headers,
     Notice,
     Pending,
     Refusal,
-    Session,
 )
-from redstart.protocol.headers import VERSION
+from redstart.protocol.dialect import Session
+from redstart.protocol.headers import VERSION, Headers
 from redstart.protocol.methods import ALIASES, HANDSHAKE, METHODS, Method, decode_params
 from redstart.protocol.strict import check_params, checked_id, open_batch, open_envelope
 from redstart.wire.jsonrpc import (
@@ -125,9 +124,12 @@ class Link:
             session = self._admitted(row, name, params, headers, batch)
         call = Call(self, id, raw_id, row, params, raw)  # type: ignore[arg-type]
         if session is None:
-            self.modern.admit(call, meta)  # type: ignore[arg-type]
+            claim: Any = meta  # `check` has seen that all of it is there
+            call.admit(self.modern, claim.client_capabilities, claim.client_info, claim.log_level)
         else:
-            handshake.DIALECTS[session.revision].admit(call, session)
+            call.session = session
+            dialect = handshake.DIALECTS[session.revision]
+            call.admit(dialect, session.capabilities, session.client_info, session.log_level)
         call.headers = headers
         call.batch = batch
         ended = self._end_calls(last, id) if last is not self.session and last is not None else None

@@ -11,9 +11,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw
 
-from redstart.protocol.call import Call, Headers
 from redstart.protocol.dialect import Structured
-from redstart.protocol.headers import check_agreement, named
+from redstart.protocol.headers import Headers, check_agreement, named
 from redstart.protocol.methods import MODERN, Method
 from redstart.wire.jsonrpc import (
     HEADER_MISMATCH,
@@ -72,13 +71,6 @@ class Modern:
         # On every result, so without its icons and words: those are in the answer to `server/discover`.
         self._info = Raw(encode({"name": server.name, "version": server.version}))
         self._meta = Raw(encode({SERVER_INFO: self._info}))
-
-    def admit(self, call: Call, meta: RequestMeta) -> None:
-        """Fill a call with what its own envelope says of its peer."""
-        call.dialect = self
-        call.capabilities = meta.client_capabilities  # type: ignore[assignment]
-        call.client_info = meta.client_info
-        call.log_level = meta.log_level
 
     def dress(self, result: Any) -> bytes:
         if type(result) is Raw:

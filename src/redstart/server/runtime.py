@@ -18,7 +18,8 @@ from msgspec import UNSET
 from redstart.execution.threads import Pool
 from redstart.features.errors import ToolError, Unwind, log
 from redstart.features.subscriptions import Hub, Peer
-from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal, Session
+from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal
+from redstart.protocol.dialect import Session
 from redstart.protocol.link import Link
 from redstart.server.context import current_call
 from redstart.server.settings import KEY_VARIABLES

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from redstart.protocol.call import Session
+from redstart.protocol.dialect import Session
 from redstart.protocol.link import Link
 from redstart.transports.options import KEPT_BYTES, MAX_SESSIONS, SESSION_IDLE
 from redstart.transports.stream import EventLog, Kept, Stream
