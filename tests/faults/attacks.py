@@ -166,7 +166,7 @@ def batches(port: int) -> Iterator[None]:
             client.ask(post(many, id))
             yield
             client.ask(post(b"[" + b",".join(large) + b"]", id))
-            for _ in range(200):  # it is answered with 16 MiB: not more than every other second
+            for _ in range(200):  # it is answered with 4 MiB: not more than every other second
                 yield
 
 

@@ -125,8 +125,12 @@ def test_the_answers_of_a_batch_have_a_size_together(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Batch, "max_bytes", 10_000)
     server = Server("long", version="1")
 
+    ran = 0
+
     @server.tool
     async def long(size: int) -> str:
+        nonlocal ran
+        ran += 1
         return "x" * size
 
     async def test() -> list[Any]:
@@ -147,6 +151,7 @@ def test_the_answers_of_a_batch_have_a_size_together(monkeypatch: pytest.MonkeyP
     answers = asyncio.run(test())
     assert sorted(answer["id"] for answer in answers) == list(range(1, 51))
     assert sum("result" in answer for answer in answers) == 2
+    assert ran == 3  # the third is one too many, and the others would have run for nothing
     assert {"by itself" in answer["error"]["message"] for answer in answers if "error" in answer} == {True}
 
 

@@ -554,6 +554,29 @@ def test_batches() -> None:
     run(test())
 
 
+def test_other_clients_have_their_turns_between_the_calls_of_a_batch() -> None:
+    async def test() -> None:
+        stage = Stage()
+        turn, seen = 0, []
+
+        def next_turn() -> None:
+            nonlocal turn
+            turn += 1
+            asyncio.get_running_loop().call_soon(next_turn)
+
+        @stage.server.tool
+        async def look() -> None:
+            seen.append(turn)
+
+        http = stage.http()
+        session = await http.open("2025-03-26")
+        next_turn()
+        await within(http.send(b"[" + b",".join(call(n, "look") for n in range(20)) + b"]", headers=session))
+        assert len(set(seen)) == 20  # no two of them in one turn
+
+    run(test())
+
+
 @pytest.mark.parametrize("others", [1, 0])
 def test_a_batch_that_a_cancellation_completes_is_answered(others: int) -> None:
     async def test() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from msgspec import Raw, Struct, UnsetType
 
@@ -35,18 +35,25 @@ class Channel(Protocol):
 class Batch:
     """The answers of a JSON-RPC batch, until the last one is there. Together they have a size that a peer can take."""
 
-    max_bytes: ClassVar[int] = 16 * 1024 * 1024
-    __slots__ = ("_size", "open", "parts")
+    max_bytes: ClassVar[int] = 4 * 1024 * 1024
+    __slots__ = ("_full", "_size", "open", "parts")
 
     def __init__(self) -> None:
         self.open = 0
         self.parts: list[bytes] = []
         self._size = 0
+        self._full = False
+
+    def check_room(self) -> None:
+        """Refuse a call before it runs, because an answer before it found no room: its own would be dropped."""
+        if self._full:
+            raise _too_large()
 
     def answer(self, raw_id: bytes, part: bytes) -> bytes | None:
         """Close one call with its answer, or with an error where the others have left no room for it."""
         if self._size and self._size + len(part) > self.max_bytes:
-            part = failure(raw_id, _TOO_LARGE)
+            self._full = True
+            part = failure(raw_id, _too_large())
         self._size += len(part)
         return self.close_one(part)
 
@@ -58,13 +65,21 @@ class Batch:
 
     def whole(self) -> bytes | None:
         """The answer to the batch, if everything in it is answered and there is anything to say."""
-        return b"[%b]" % b",".join(self.parts) if self.parts and not self.open else None
+        if not self.parts or self.open:
+            return None
+        pieces = [b"["]
+        for part in self.parts:
+            pieces += part, b","
+        pieces[-1] = b"]"
+        return b"".join(pieces)  # many megabytes are copied once, not once more for the brackets
 
 
-_TOO_LARGE: Final = ProtocolError(
-    INTERNAL_ERROR,
-    f"The answers of this batch are larger than {Batch.max_bytes} bytes; send this request by itself",
-)
+def _too_large() -> ProtocolError:
+    """Made anew each time: an exception that is raised again and again keeps every traceback."""
+    size = Batch.max_bytes
+    return ProtocolError(
+        INTERNAL_ERROR, f"The answers of this batch are larger than {size} bytes; send this request by itself"
+    )
 
 
 class Call:

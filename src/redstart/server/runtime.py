@@ -211,6 +211,8 @@ class Runtime:
         try:
             try:
                 params = call.params
+                if call.batch is not None:
+                    call.batch.check_room()
                 if call.method.may_ask and (
                     params.request_state is not UNSET or params.input_responses is not UNSET or self.force_replay
                 ):

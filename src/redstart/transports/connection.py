@@ -40,6 +40,8 @@ MAX_UNFINISHED: Final = 64 * 1024 * 1024
 """The bytes of bodies that are not complete, of all connections together; small ones are always taken."""
 LEAST: Final = 64 * 1024
 """What a client must take of what waits for it within the write deadline, unless it takes all."""
+LARGE: Final = 256 * 1024
+"""The bytes of a body that is written by itself: to copy it behind its head would take longer than another write."""
 STOPPING: Final = 2.0
 """The write deadline while the server stops."""
 _UPGRADE: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
@@ -452,11 +454,14 @@ class Cycle:
             await self._wire.caught_up(len(body))
         if self.disconnected:
             return
-        head = self._head(status, headers)
+        head = b"%bcontent-length: %d\r\n\r\n" % (self._head(status, headers), len(body))
         if self._scope["method"] == "HEAD":
-            self._wire.transport.write(b"%bcontent-length: %d\r\n\r\n" % (head, len(body)))
+            body = b""
+        if len(body) < LARGE:
+            self._wire.transport.write(head + body)
         else:
-            self._wire.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+            self._wire.transport.write(head)
+            self._wire.transport.write(body)
         self._end()
 
     async def send(self, message: MutableMapping[str, Any]) -> None:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 STOPPING: Final = ProtocolError(
     INTERNAL_ERROR, "The server is stopping, and this call is not done. Send it again when the server is back."
 )
-TURN: Final = 8
-"""Calls of a batch that start in one turn of the loop: others have their turns between them."""
 SESSION_ENDED: Final = ProtocolError(INTERNAL_ERROR, "The session has ended, and this call is not done.")
 LEFT_ALONE: Final = ProtocolError(
     INTERNAL_ERROR, "This call is not done: its client has gone, and too many such calls were running."
@@ -146,12 +144,11 @@ class Exchange:
         for call in calls:
             call.channel = self
         running = []
-        for number, call in enumerate(calls, 1):
+        for call in calls:
             if call.open:  # not cancelled, and the server does not stop, since the batch was read
                 call.run = asyncio.create_task(self._runtime.answer(call))
                 running.append(call.run)
-            if number % TURN == 0:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)  # one starts in each turn of the loop: other clients have their turns between them
         answers = await asyncio.gather(*running, return_exceptions=True)
         return next((answer for answer in answers if isinstance(answer, bytes)), None)
 
