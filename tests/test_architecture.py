@@ -52,12 +52,6 @@ UPWARDS: set[tuple[str, str]] = {
     ("asking/rounds.py", "server"),
     ("asking/seal.py", "server"),
     ("asking/state.py", "server"),
-    ("execution/dependencies.py", "server"),
-    ("execution/executor.py", "server"),
-    ("execution/generators.py", "asking"),
-    ("execution/generators.py", "server"),
-    ("execution/inject.py", "server"),
-    ("execution/processes.py", "server"),
 }
 # Code lines per package, without blanks, comments and docstrings. A package that outgrows its number asks for a reason:
 # write it beside the new one.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from redstart.adopt.providers import PromptProvider, ResourceProvider, ToolProvider
     from redstart.asking.forms import Choice, Choices, Format
-    from redstart.asking.questions import Accepted, Ask, Cancelled, Declined, UrlElicitationRequired
+    from redstart.asking.questions import Accepted, Cancelled, Declined, UrlElicitationRequired
     from redstart.asking.sampling import Root, Sampled
     from redstart.client.client import Client
     from redstart.decorators import prompt, resource, tool
-    from redstart.execution.inject import Depends
+    from redstart.execution.dependencies import Depends
     from redstart.features.completion import Complete
     from redstart.features.errors import RegistrationError, ToolError, Unanswered
     from redstart.features.files import Directory, File
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from redstart.features.raw_tools import Parameter
     from redstart.features.registry import Cache
     from redstart.features.resources import NotAPath, Resource
-    from redstart.features.solutions import Progress, predicate
+    from redstart.features.solutions import Ask, Progress, predicate
     from redstart.features.tools import Tool
     from redstart.protocol.call import Call
     from redstart.server.context import Context
@@ -54,7 +54,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Accepted": "asking.questions",
     "Annotations": "wire.types",
-    "Ask": "asking.questions",
+    "Ask": "features.solutions",
     "Audio": "wire.types",
     "Cache": "features.registry",
     "Call": "protocol.call",
@@ -65,7 +65,7 @@ _HOMES = {
     "Complete": "features.completion",
     "Context": "server.context",
     "Declined": "asking.questions",
-    "Depends": "execution.inject",
+    "Depends": "execution.dependencies",
     "Directory": "features.files",
     "EmbeddedResource": "wire.types",
     "File": "features.files",

@@ -23,14 +23,13 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from redstart.execution.dependencies import run_here
-from redstart.execution.generators import run_generator
-from redstart.execution.inject import injected, plan
-from redstart.execution.kinds import is_generator
+from redstart.execution.dependencies import Contexts, MakeContext, RequestContext, injected, make_plan, run_here
+from redstart.execution.generators import at_once, collect
+from redstart.execution.kinds import is_async, is_generator
 from redstart.execution.processes import Answer, Children, Hello, Packed, Target, Thrown
 from redstart.features.errors import ToolError
 from redstart.features.results import free_result, speaks_blocks, to_json
-from redstart.features.solutions import Collected, Collector, Progress
+from redstart.features.solutions import Collected
 from redstart.schema.signature import compile_signature
 from redstart.server.settings import SettingsError
 from redstart.wire.jsonrpc import ProtocolError, decode
@@ -87,6 +86,26 @@ def _find(target: Target) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+class ChildContext(RequestContext):
+    """What a generator in a child can do besides yielding: tell the parent how far it is."""
+
+    cancelled = False
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+
+    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        self._outlet.send(Answer(progress=(progress, total, message)))
+
+    def elicit(self, message: str, schema: object, key: str | None) -> object:
+        raise TypeError('a tool in a process of its own cannot ask; use executor="thread"')
+
+
+def _no_context(kind: type[RequestContext]) -> MakeContext:
+    """Registration has refused a tool that takes a context."""
+    raise TypeError("a tool in a process of its own cannot have a context")
+
+
 class Runner:
     """Runs the function once per line."""
 
@@ -94,15 +113,16 @@ class Runner:
         fn = load(target)
         signature = compile_signature(fn, injected=injected) if target.typed else None
         self._bind: Callable[[bytes], dict[str, Any]] = signature.bind if signature is not None else decode
-        self._plan = plan(fn, signature.injected if signature is not None else {}, in_thread=True)
+        wanted = signature.injected if signature is not None else {}
+        self._plan = make_plan(fn, wanted, Contexts(RequestContext, RequestContext, _no_context), in_thread=True)
         self._fn = fn
         self._cut = target.cut
-        self._outlet = outlet
+        self._context = ChildContext(outlet)
         self._loop = asyncio.Runner()
 
     def answer(self, line: bytes) -> Answer:
         try:
-            value = run_here(self._call, self._bind(line), self._plan, {}, None, None)
+            value = run_here(self._call, self._plan, {}, None, **self._bind(line))
             if isinstance(value, Collected):
                 returned = UNSET if value.returned is None else pack(value.returned)
                 return Answer(items=[pack(item) for item in value.items], packed=returned, truncated=value.truncated)
@@ -115,29 +135,11 @@ class Runner:
             return Answer(thrown=thrown(error))
 
     def _call(self, **arguments: Any) -> Any:
-        if inspect.isasyncgenfunction(inspect.unwrap(self._fn)):
-            return self._loop.run(self._collect(self._fn(**arguments)))
-        if is_generator(self._fn):
-            return run_generator(self._fn(**arguments), Collector(self._cut), self._react, lambda: True)
         value = self._fn(**arguments)
+        if is_generator(self._fn):
+            work = collect(value, self._cut, self._context)
+            return self._loop.run(work) if is_async(self._fn) else at_once(work)
         return self._loop.run(_awaited(value)) if inspect.isawaitable(value) else value
-
-    def _react(self, item: Any) -> None:
-        if not isinstance(item, Progress):
-            raise TypeError('a tool in a process of its own cannot ask; use executor="thread"')
-        self._outlet.send(Answer(progress=(item.progress, item.total, item.message)))
-
-    async def _collect(self, generator: Any) -> Collected:
-        collector = Collector(self._cut)
-        try:
-            async for item in generator:
-                if isinstance(item, Progress):
-                    self._react(item)
-                elif collector.take(item):
-                    break
-        finally:
-            await generator.aclose()
-        return collector.collected()
 
 
 async def _awaited(value: Awaitable[Any]) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from features.asking import Player, accept, ask_name, ask_name_blocking, handshakes, play_tool, run, script, serve
 from redstart import Context, Server, SyncContext, Tool
-from redstart.execution.deadline import Deadline
+from redstart.execution.limits import Deadline
 
 
 @handshakes

@@ -18,7 +18,7 @@ import pytest
 
 import redstart
 from redstart import Context, Progress, RegistrationError, Server, SyncContext
-from redstart.execution.deadline import Deadline, off_the_clock
+from redstart.execution.limits import Deadline, off_the_clock
 from server.peer import Peer, play, until
 
 
@@ -223,7 +223,7 @@ def test_a_full_server_says_busy_and_serves_again_afterwards() -> None:
 
     async def script(peer: Peer) -> tuple[str, str]:
         first, second = peer.start("work")[1], peer.start("work")[1]
-        room = server.limits.room
+        room = server.runtime.executor.gate
         assert room is not None
         await until(lambda: room.waiting == 1)
         busy = await peer.failure("work")

@@ -104,11 +104,10 @@ def test_whatever_is_an_index_is_a_whole_number() -> None:
     names = ("threads", "processes", "max_concurrency", "max_queue", "max_result_bytes", "page_size")
     three: Any = Whole(3)
     server = Server("fine", **dict.fromkeys(names, three))
-    room = server.limits.room
-    assert room is not None
-    got = (server.threads, server.runtime.pool.processes, server.limits.max_queue, server.limits.max_result_bytes)
-    assert [type(one) for one in got] == [int] * 4
-    assert got == (3, 3, 3, 3)
+    limits = server.limits
+    got = (server.threads, server.runtime.pool.processes, limits.concurrency, limits.queue, limits.result_bytes)
+    assert [type(one) for one in got] == [int] * 5
+    assert got == (3, 3, 3, 3, 3)
 
 
 @pytest.mark.parametrize(

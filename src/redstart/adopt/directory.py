@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from redstart.adopt.watching import watching
-from redstart.execution.inject import injected
+from redstart.execution.dependencies import injected
 from redstart.features.errors import log
 from redstart.features.marks import components, is_component, is_marked
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Raw, Struct
 
-from redstart.execution.executor import Limits, compose_invoke, equip
-from redstart.execution.inject import injected as is_injected
+from redstart.execution.dependencies import injected as is_injected
 from redstart.execution.kinds import is_async
+from redstart.execution.limits import CallLimits
 from redstart.features.errors import RegistrationError, ToolError, log, place
 from redstart.features.output import Output
 from redstart.features.raw_tools import Injected
@@ -79,7 +79,7 @@ class ToolCall:
     def equip(self, host: Host) -> None:
         """Decide how `tool_call` runs."""
         self._host = host
-        self._invoke = compose_invoke(self._fn, self._filled, host)
+        self._invoke = host.executor.compose(self._fn, self._filled)
 
     async def __call__(self, name: str, arguments: dict[str, Any], ctx: Context[Any]) -> Any:
         """What the provider says; NotImplemented where it leaves the call to the method."""
@@ -152,7 +152,7 @@ class Dispatched(Tool):
         self.bind = self._bind
         self.output = _Said(Any, self._schemas[1], None, None, f"{self.place}: result of {self.name}")
         self.output_schema = self.output.schema
-        equip(own, self.host, Limits())
+        self.host.executor.equip(own, CallLimits())
         self._ask.equip(self.host)
 
     def _bind(self, raw: bytes | Raw | None) -> dict[str, Any]:

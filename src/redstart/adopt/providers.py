@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from redstart.adopt.provider_calls import Dispatched, ToolCall, is_declaration
-from redstart.execution.inject import injected
+from redstart.execution.dependencies import injected
 from redstart.execution.kinds import is_async
 from redstart.features.errors import RegistrationError, ToolError, log, place
 from redstart.features.marks import components

@@ -21,8 +21,7 @@ from redstart.asking.questions import BadAnswer, Question, no_stream
 from redstart.asking.records import Answered, asked, diverged
 from redstart.asking.scope import scoped
 from redstart.asking.steps import Steps, inside, new_name
-from redstart.execution.deadline import off_the_clock
-from redstart.execution.gate import stepped_out
+from redstart.execution.limits import off_the_clock, stepped_out
 from redstart.features.errors import Unanswered, Unwind
 from redstart.protocol.call import Call, Pending
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, decode

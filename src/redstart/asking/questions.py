@@ -49,21 +49,6 @@ DECLINED: Final = Declined()
 CANCELLED: Final = Cancelled()
 
 
-class Ask:
-    """A question as a value, for generators: `answer = yield Ask("Overwrite?", bool)`.
-
-    >>> Ask("Your name?", str, key="name").message
-    'Your name?'
-    """
-
-    __slots__ = ("key", "message", "schema")
-
-    def __init__(self, message: str, schema: Any = str, key: str | None = None) -> None:
-        self.message = message
-        self.schema = schema
-        self.key = key
-
-
 class UrlElicitationRequired(ProtocolError):
     """The call cannot go on before the user has been to `url`: raise it in place of `ctx.elicit_url`.
 

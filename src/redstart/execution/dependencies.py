@@ -1,63 +1,243 @@
-"""Carries out a Plan for one call: makes what the handler depends on, runs the handler, cleans up, also on cancel.
+"""What a handler gets besides its arguments: its context, and what `Depends` provides.
 
-What is sync is made in the handler's own thread. What is async is made on the loop, and is cleaned up only
-when a thread that uses it has really ended, even if the call was given up long before.
+Decided once, at registration, by the annotations, as a Plan: what to make, in which order, and what to clean up.
+What is sync is made in the handler's own thread. What is async is made on the loop; if a thread uses it, it is
+cleaned up after that thread has ended, even if the call was given up long before.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Awaitable, Callable
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, TypeAlias, get_args, get_origin
 
-from redstart.execution.inject import Made, Plan, Step, values
+from msgspec import Struct
+
+from redstart.execution.kinds import Arguments, Function, Invoke, Kind, is_async, kind_of, name_of
+from redstart.features.errors import RegistrationError, place
+from redstart.features.options import HANDLER, caller
+from redstart.features.scopes import local_names
 from redstart.protocol.call import Call
+from redstart.schema.callables import find_target
 
 if TYPE_CHECKING:
-    from redstart.execution.threads import Job, Pool
-    from redstart.server.runtime import Host
+    from redstart.execution.threads import Pool
 
-Invoke = Callable[[Call, dict[str, Any]], Awaitable[Any]]
+
+class Depends(Struct, frozen=True):
+    """A parameter that the server fills with what `provide` returns, or yields and cleans up after the call.
+
+    >>> from typing import Annotated
+    >>> def settings() -> dict[str, str]:
+    ...     return {"unit": "C"}
+    >>> def forecast(city: str, options: Annotated[dict[str, str], Depends(settings)]) -> str:
+    ...     return f"{city}: 7 °{options['unit']}"
+    """
+
+    provide: Function
+
+    def __post_init__(self) -> None:
+        HANDLER.check("provide of Depends", self.provide)
+
+
+class RequestContext:
+    """The request that a handler serves. What the server gives to handlers (`Context`, `SyncContext`) is one.
+
+    Execution knows no more of it than this. The methods of `Context` are coroutines, those of `SyncContext` block.
+    """
+
+    __slots__ = ()
+
+    @property
+    def cancelled(self) -> bool:
+        raise NotImplementedError
+
+    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> object:
+        raise NotImplementedError
+
+    def elicit(self, message: str, schema: object, key: str | None) -> object:
+        raise NotImplementedError
+
+
+MakeContext: TypeAlias = Callable[[Call], RequestContext]
+
+
+class Contexts(Struct, frozen=True):
+    """The two classes of contexts, and how one is made."""
+
+    awaiting: type[RequestContext]
+    """For `async def` handlers."""
+    blocking: type[RequestContext]
+    """For `def` handlers."""
+    maker: Callable[[type[RequestContext]], MakeContext]
+    """From a class, which may be a subclass of one of them, to the function that makes the context of a call."""
+
+    def make(self, fn: Function, name: str, annotation: object) -> MakeContext:
+        """The function that makes the context for the parameter `name` of `fn`."""
+        kind = _context_class(annotation)
+        right = self.awaiting if is_async(fn) else self.blocking
+        if annotation is inspect.Parameter.empty:
+            return self.maker(right)
+        if kind is None or not issubclass(kind, right):
+            form = "an `async def`" if is_async(fn) else "a `def`"
+            text = f"{place(fn)}: {name_of(fn)} is {form}, so write `{name}: {right.__name__}`"
+            if kind is not None and _is_foreign(kind):
+                text += f", from `from redstart import {right.__name__}`; this one is {kind.__module__}.{kind.__name__}"
+            raise RegistrationError(text)
+        return self.maker(kind)
+
+
+def injected(annotation: object, default: object) -> bool:
+    """Whether a parameter is for the server to fill."""
+    return _context_class(annotation) is not None or _depends(annotation, default) is not None
+
+
+def _context_class(annotation: object) -> type | None:
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    kind = get_origin(annotation) or annotation
+    if isinstance(kind, type) and (issubclass(kind, RequestContext) or _is_foreign(kind)):
+        return kind
+    options = get_args(annotation)
+    for option in options if len(options) == 2 and type(None) in options else ():
+        if option is not type(None):
+            return _context_class(option)
+    return None
+
+
+def _is_foreign(kind: type) -> bool:
+    """Whether a class is the context of another framework: no client can send one, so it is meant for the server."""
+    return kind.__name__ == "Context" and kind.__module__.partition(".")[0] in ("fastmcp", "mcp")
+
+
+def _depends(annotation: object, default: object) -> Depends | None:
+    for mark in (default, *getattr(annotation, "__metadata__", ())):
+        if isinstance(mark, Depends):
+            return mark
+        if mark is Depends:
+            raise RegistrationError(f"{caller()}: write Depends(function), not Depends alone")
+    return None
+
+
+# ---------------------------------------------------------------- planning
+
+Wants: TypeAlias = tuple[tuple[str, Function], ...]
+"""Names of parameters, each with the function of the dependency that fills it, or with one that makes a context."""
+Made: TypeAlias = dict[Function, object]
+"""What the functions of dependencies have provided."""
+
+
+class Dependency(Struct, frozen=True):
+    """One thing to make for a call: once, however many parameters ask for it."""
+
+    provide: Function
+    kind: Kind
+    wants: Wants
+
+
+class Plan(Struct):
+    """Everything that a handler is given, in the order in which it is made."""
+
+    early: list[Dependency]
+    """Made on the loop before the handler starts: what is async, and what that needs."""
+    late: list[Dependency]
+    """Made in the handler's own thread, because a connection may belong to its thread."""
+    wants: Wants
+
+    @property
+    def takes_context(self) -> bool:
+        made = {step.provide for step in (*self.early, *self.late)}
+        wants = [*self.wants, *(want for step in (*self.early, *self.late) for want in step.wants)]
+        return any(source not in made for _, source in wants)
+
+
+def make_plan(fn: Function, wanted: Arguments, contexts: Contexts, *, in_thread: bool) -> Plan:
+    """What to make for the injected parameters `wanted` of `fn`."""
+    steps: dict[Function, Dependency] = {}
+    wants = tuple((name, _source(fn, name, annotation, contexts, steps, [])) for name, annotation in wanted.items())
+    order = list(steps.values())
+    early: set[Function] = set()
+    for step in reversed(order):
+        if not in_thread or step.kind in ("coroutine", "async generator") or step.provide in early:
+            early |= {step.provide, *(source for _, source in step.wants)}
+    return Plan([s for s in order if s.provide in early], [s for s in order if s.provide not in early], wants)
+
+
+def _source(
+    fn: Function,
+    name: str,
+    annotation: object,
+    contexts: Contexts,
+    steps: dict[Function, Dependency],
+    path: Sequence[Function],
+) -> Function:
+    """The function that makes a context, or the function of the dependency that makes the value."""
+    depends = _depends(annotation, inspect.signature(fn).parameters[name].default)
+    if depends is None:
+        return contexts.make(fn, name, annotation)
+    provide = depends.provide
+    if provide in path:
+        circle = " → ".join(name_of(f) for f in [*path[path.index(provide) :], provide])
+        raise RegistrationError(f"{place(provide)}: these dependencies need each other: {circle}")
+    if provide not in steps:
+        wanted = dict(_injected_parameters(provide))
+        below = [*path, provide]
+        wants = tuple((each, _source(provide, each, kind, contexts, steps, below)) for each, kind in wanted.items())
+        steps[provide] = Dependency(provide, kind_of(provide), wants)
+    return provide
+
+
+def _injected_parameters(provide: Function) -> Iterator[tuple[str, object]]:
+    """The parameters of the function of a dependency, with their annotations. A client sends none of them."""
+    target = find_target(provide, None, local_names(provide))
+    for parameter in target.parameters:
+        annotation = parameter.annotation
+        if annotation is not parameter.empty:
+            annotation = target.resolve(annotation, parameter.name)
+        if injected(annotation, parameter.default):
+            yield parameter.name, annotation
+        elif parameter.default is parameter.empty and parameter.kind not in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
+            raise target.fail(
+                "nobody provides it. Annotate it with Depends(...) or a context, or give it a default.", parameter.name
+            )
+
+
+# ---------------------------------------------------------------- calls
 
 _closing: set[asyncio.Task[None]] = set()
+"""Keeps the tasks that clean up late alive."""
 
 
-def on_loop(fn: Callable[..., Any], plan: Plan, host: Host, *, awaits: bool) -> Invoke:
-    """For handlers that run on the loop."""
+def on_loop(work: Function, plan: Plan, pool: Pool) -> Invoke:
+    """Run `work`, whose result is awaited, with what the plan makes."""
 
-    async def invoke(call: Call, arguments: dict[str, Any]) -> Any:
+    async def invoke(call: Call, arguments: Arguments) -> object:
         async with AsyncExitStack() as stack:
-            made = await _enter(plan.early, stack, call, host)
-            arguments.update(values(plan.wants, made, call, host))
-            result = fn(**arguments)
-            return await result if awaits else result
+            made = await _enter(plan.early, stack, call, pool)
+            return await work(**arguments, **_values(plan.wants, made, call))
 
     return invoke
 
 
-def in_thread(fn: Callable[..., Any], plan: Plan, host: Host, submit: Callable[..., Job]) -> Invoke:
-    """For handlers that run in a thread."""
+def in_thread(work: Function, plan: Plan, pool: Pool) -> Invoke:
+    """Run `work` in a thread with what the plan makes."""
 
-    async def invoke(call: Call, arguments: dict[str, Any]) -> Any:
-        stack = AsyncExitStack()
-        job: Job | None = None
-        try:
-            made = await _enter(plan.early, stack, call, host)
-            job = submit(
-                run_here, {"fn": fn, "arguments": arguments, "plan": plan, "made": made, "call": call, "host": host}
-            )
-            result = await job.future
-        except BaseException:
-            if job is not None and job.future.cancelled():
-                job.after = partial(_close_later, stack)
-            else:
-                await stack.__aexit__(*sys.exc_info())
-            raise
-        await stack.aclose()
-        return result
+    async def invoke(call: Call, arguments: Arguments) -> object:
+        async with AsyncExitStack() as stack:
+            made = await _enter(plan.early, stack, call, pool)
+            job = pool.submit(partial(run_here, work, plan, made, call), arguments)
+            try:
+                return await job.future
+            except asyncio.CancelledError:
+                if job.future.cancelled():  # the thread may still use what was made
+                    job.after = partial(_close_later, stack.pop_all())
+                raise
 
     return invoke
 
@@ -68,65 +248,79 @@ def _close_later(stack: AsyncExitStack) -> None:
     task.add_done_callback(_closing.discard)
 
 
-def run_here(fn: Callable[..., Any], arguments: dict[str, Any], plan: Plan, made: Made, call: Any, host: Any) -> Any:
-    """Make the late steps, run the handler and clean up, all in this thread."""
+def run_here(work: Function, plan: Plan, made: Made, call: Call | None, /, **arguments: object) -> object:
+    """Make what the plan makes late, run `work` and clean up, all in this thread."""
     with ExitStack() as stack:
         for step in plan.late:
-            wanted = values(step.wants, made, call, host)
-            if step.form == "generator":
+            wanted = _values(step.wants, made, call)
+            if step.kind == "generator":
                 manager = contextmanager(step.provide)(**wanted)
                 made[step.provide] = manager.__enter__()
-                stack.push(partial(_leave, manager))
+                stack.push(_seeing(manager.__exit__))
             else:
                 made[step.provide] = step.provide(**wanted)
-        return fn(**arguments, **values(plan.wants, made, call, host))
+        return work(**arguments, **_values(plan.wants, made, call))
 
 
-def _leave(manager: Any, *error: Any) -> None:
-    """A dependency may see the handler's exception; it may not swallow it."""
-    manager.__exit__(*error)
+def _values(wants: Wants, made: Made, call: Call | None) -> Arguments:
+    """The keyword arguments that are wanted: what was made, and contexts."""
+    return {name: made[source] if source in made else source(call) for name, source in wants}
 
 
-async def _enter(steps: list[Step], stack: AsyncExitStack, call: Call, host: Host) -> Made:
+def _seeing(leave: Function) -> Function:
+    """A dependency sees the exception of its handler; its answer, which could swallow that, is not used."""
+
+    def left(*error: object) -> None:
+        leave(*error)
+
+    return left
+
+
+async def _enter(steps: list[Dependency], stack: AsyncExitStack, call: Call, pool: Pool) -> Made:
     made: Made = {}
     for step in steps:
-        wanted = values(step.wants, made, call, host)
-        if step.form == "coroutine":
+        wanted = _values(step.wants, made, call)
+        if step.kind == "coroutine":
             made[step.provide] = await step.provide(**wanted)
-        elif step.form == "async generator":
-            manager = asynccontextmanager(step.provide)(**wanted)
-            made[step.provide] = await manager.__aenter__()
-            stack.push_async_exit(partial(_leave_async, manager))
-        elif step.form == "generator":
-            made[step.provide] = await _enter_in_thread(step, wanted, stack, host.pool)
+        elif step.kind == "async generator":
+            made[step.provide] = await _enter_async(step.provide, wanted, stack)
+        elif step.kind == "generator":
+            made[step.provide] = await _enter_in_thread(step.provide, wanted, stack, pool)
         else:
-            made[step.provide] = await host.pool.run(step.provide, wanted)
+            made[step.provide] = await pool.run(step.provide, wanted)
     return made
 
 
-async def _leave_async(manager: Any, *error: Any) -> None:
-    await manager.__aexit__(*error)
+async def _enter_async(provide: Function, wanted: Arguments, stack: AsyncExitStack) -> object:
+    manager = asynccontextmanager(provide)(**wanted)
+    value: object = await manager.__aenter__()
 
+    async def leave(*error: object) -> None:
+        await manager.__aexit__(*error)  # type: ignore[arg-type]
 
-async def _enter_in_thread(step: Step, wanted: dict[str, Any], stack: AsyncExitStack, pool: Pool) -> Any:
-    manager = contextmanager(step.provide)(**wanted)
-    job = pool.submit(manager.__enter__, {})
-    try:
-        value = await job.future
-    except asyncio.CancelledError:
-        # The thread may enter after we have gone: then it must also leave.
-        def leave() -> None:
-            if job.thread and job.error is None:
-                pool.run(partial(_leave, manager, None, None, None), {})
-
-        if job.future.cancelled():
-            job.after = leave
-        else:
-            leave()
-        raise
-    stack.push_async_exit(partial(_leave_in_thread, manager, pool))
+    stack.push_async_exit(leave)
     return value
 
 
-async def _leave_in_thread(manager: Any, pool: Pool, *error: Any) -> None:
-    await pool.run(partial(_leave, manager, *error), {})
+async def _enter_in_thread(provide: Function, wanted: Arguments, stack: AsyncExitStack, pool: Pool) -> object:
+    manager = contextmanager(provide)(**wanted)
+    job = pool.submit(manager.__enter__, {})
+
+    async def leave(*error: object) -> None:
+        await pool.run(lambda: manager.__exit__(*error), {})  # type: ignore[arg-type]
+
+    try:
+        value: object = await job.future
+    except asyncio.CancelledError:
+        # The thread may enter after the call has ended: then it must also leave.
+        def leave_late() -> None:
+            if job.thread and job.error is None:
+                pool.run(partial(manager.__exit__, None, None, None), {})
+
+        if job.future.cancelled():
+            job.after = leave_late
+        else:
+            leave_late()
+        raise
+    stack.push_async_exit(leave)
+    return value

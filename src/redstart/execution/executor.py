@@ -1,4 +1,4 @@
-"""How a handler is run: on the loop, in a thread, in a process, with or without dependencies, limits and gates.
+"""How a handler is run: on the loop, in a thread, in a process, with or without dependencies and limits.
 
 Chosen once, at registration, so that a call does not look for what it does not need.
 """
@@ -7,190 +7,168 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from redstart.execution import dependencies as resolve
-from redstart.execution.deadline import Deadline, current_deadline
-from redstart.execution.gate import QUEUE, Gate, gated
-from redstart.execution.inject import contexts, has_dependencies, plan
-from redstart.execution.kinds import is_async, is_generator
-from redstart.features.errors import RegistrationError, ToolError, log, place
+from redstart.execution import dependencies
+from redstart.execution.dependencies import Contexts, Plan, make_plan
+from redstart.execution.kinds import Arguments, Function, Invoke, is_async, is_generator, name_of
+from redstart.execution.limits import CallLimits, Gate, current_deadline, gated, loop_of, timed
+from redstart.features.errors import RegistrationError, log, place
 from redstart.features.solutions import Cut
 from redstart.features.tools import Tool
 from redstart.protocol.call import Call
 
 if TYPE_CHECKING:
-    from redstart.execution.threads import Job
+    from collections.abc import Awaitable
+
+    from redstart.execution.threads import Job, Pool
     from redstart.features.prompts import Prompt
     from redstart.features.resources import Resource
-    from redstart.server.runtime import Host
-
-Invoke = Callable[[Call, dict[str, Any]], Awaitable[Any]]
 
 
-class Expired(ToolError):
-    """A handler used up its time."""
+class Executor:
+    """Gives everything that a server registers the function that runs its handler."""
 
+    def __init__(self, pool: Pool, contexts: Contexts, limits: CallLimits) -> None:
+        self.contexts = contexts
+        self.limits = limits
+        """What holds for everything that does not have limits of its own."""
+        self.gate: Gate | None = None
+        """The gate of all tools together."""
+        if limits.concurrency is not None:
+            self.gate = Gate("The server", limits.concurrency, limits.queue)
+        self._pool = pool
 
-class Limits(Struct, frozen=True):
-    """What holds for everything that does not say otherwise, and the room that all tools share."""
-
-    timeout: float | None = None
-    max_result_bytes: int | None = None
-    max_queue: int = QUEUE
-    room: Gate | None = None
-
-
-def equip(thing: Tool | Prompt | Resource, host: Host, limits: Limits) -> None:
-    """Give `thing` the function that runs its handler."""
-    assert thing.handler is not None
-    fn: Callable[..., Any] = thing.handler
-    timeout = limits.timeout
-    if thing.timeout is not None:
-        timeout = thing.timeout
-    if timeout == math.inf or (thing.timeout is None and thing.executor == "inline" and not is_async(fn)):
-        timeout = None
-    if not isinstance(thing, Tool):
-        thing.invoke = compose_invoke(
-            fn, thing.injected, host, executor=thing.executor, timeout=timeout, convert=thing.converted
+    def equip(self, thing: Tool | Prompt | Resource, limits: CallLimits | None = None) -> None:
+        """Give `thing` the function that runs its handler, within `limits` instead of those of the server."""
+        assert thing.handler is not None
+        fn: Function = thing.handler
+        gates = [] if self.gate is None or limits is not None else [self.gate]
+        limits = limits or self.limits
+        timeout = limits.timeout if thing.timeout is None else thing.timeout
+        if timeout == math.inf or (thing.timeout is None and thing.executor == "inline" and not is_async(fn)):
+            timeout = None
+        if not isinstance(thing, Tool):
+            thing.invoke = self.compose(
+                fn, thing.injected, executor=thing.executor, timeout=timeout, convert=thing.converted
+            )
+            return
+        if thing.concurrency is not None:
+            gates.insert(0, Gate(f"The tool {thing.name}", thing.concurrency, limits.queue))
+        thing.invoke = self.compose(
+            fn,
+            thing.injected,
+            executor=thing.executor,
+            timeout=timeout,
+            gates=gates,
+            cut=thing.cut,
+            typed=thing.typed,
+            convert=thing.output.converted,
         )
-        return
-    room, most = thing.concurrency, thing.max_result_bytes
-    gates = [] if room is None else [Gate(f"The tool {thing.name}", room, limits.max_queue)]
-    if limits.room is not None:
-        gates.append(limits.room)
-    thing.invoke = compose_invoke(
-        fn,
-        thing.injected,
-        host,
-        executor=thing.executor,
-        timeout=timeout,
-        gates=gates,
-        cut=thing.cut,
-        typed=thing.typed,
-        convert=thing.output.converted,
-    )
-    plainly = is_async(fn) and not is_generator(fn) and not thing.injected and thing.executor != "process"
-    thing.plain = fn if plainly and timeout is None and not gates else None
-    thing.result_limit = limits.max_result_bytes if most is None else most
+        plain = is_async(fn) and not is_generator(fn) and not thing.injected and thing.executor != "process"
+        thing.plain = fn if plain and timeout is None and not gates else None
+        thing.result_limit = limits.result_bytes if thing.max_result_bytes is None else thing.max_result_bytes
+
+    def compose(
+        self,
+        fn: Function,
+        injected: Arguments,
+        *,
+        executor: str | None = None,
+        timeout: float | None = None,
+        gates: Sequence[Gate] = (),
+        cut: Cut | None = None,
+        typed: bool = True,
+        convert: Callable[[object], object] | None = None,
+    ) -> Invoke:
+        """The function that runs `fn` for one call.
+
+        `injected` has the annotations of the parameters that the server fills.
+        `cut` says where the solutions of a generator end; without it what a generator yields is content.
+        `typed` says that the arguments follow from the signature, rather than from a schema given by hand.
+        `convert` is done to the value in the thread of `fn`, where it has one.
+        """
+        _check_options(fn, executor, timeout)
+        on_loop = executor != "process" and (executor == "inline" or is_async(fn))
+        plan = make_plan(fn, injected, self.contexts, in_thread=not on_loop)
+        if executor == "process":
+            from redstart.execution.processes import in_process  # most servers have no such tool
+
+            invoke = in_process(fn, plan, self._pool, self.contexts.maker(self.contexts.blocking), cut, typed)
+        else:
+            work = self._generator(fn, plan, cut, on_loop) if is_generator(fn) else fn
+            if on_loop:
+                invoke = self._on_loop(work if is_async(work) else _inline(work), plan)
+            else:
+                invoke = self._in_thread(_converting(work, convert), plan, name_of(fn), timeout)
+        if timeout is not None:
+            invoke = timed(invoke, timeout, name_of(fn))
+        for gate in reversed(gates):
+            invoke = gated(invoke, gate)
+        return invoke
+
+    def _generator(self, fn: Function, plan: Plan, cut: Cut | None, on_loop: bool) -> Function:
+        """The function that runs a generator to its end. It takes a context besides the arguments."""
+        from redstart.execution import generators  # most servers have none
+
+        kind = self.contexts.awaiting if on_loop else self.contexts.blocking
+        plan.wants = (*plan.wants, (generators.CONTEXT, self.contexts.maker(kind)))
+        return generators.on_loop(fn, cut) if on_loop else generators.in_thread(fn, cut)
+
+    def _on_loop(self, work: Function, plan: Plan) -> Invoke:
+        if plan.early:
+            return dependencies.on_loop(work, plan, self._pool)
+        wants = plan.wants
+
+        def start(call: Call, arguments: Arguments) -> Awaitable[object]:
+            for name, make in wants:
+                arguments[name] = make(call)
+            return work(**arguments)  # type: ignore[no-any-return]
+
+        return start
+
+    def _in_thread(self, work: Function, plan: Plan, name: str, timeout: float | None) -> Invoke:
+        if plan.early or plan.late:
+            return dependencies.in_thread(work, plan, self._pool)
+        wants, pool = plan.wants, self._pool
+
+        def start(call: Call, arguments: Arguments) -> Awaitable[object]:
+            for key, make in wants:
+                arguments[key] = make(call)
+            job = pool.submit(work, arguments, loop_of(call))
+            return job.future if timeout is None else watched(job)
+
+        async def watched(job: Job) -> object:
+            try:
+                return await job.future
+            except asyncio.CancelledError:
+                _name_stuck(job, name, pool.lost)
+                raise
+
+        return start
 
 
-def compose_invoke(
-    fn: Callable[..., Any],
-    injected: dict[str, Any],
-    host: Host,
-    *,
-    executor: str | None = None,
-    timeout: float | None = None,
-    gates: Sequence[Gate] = (),
-    cut: Cut | None = None,
-    typed: bool = True,
-    convert: Callable[[Any], Any] | None = None,
-) -> Invoke:
-    """The function that runs `fn` for one call.
-
-    `cut` says where a generator's solutions end; without it what a generator yields is content.
-    `typed` says that the arguments follow from the signature, rather than from a schema given by hand.
-    `convert` is done to the value in the thread of `fn`, where it has one.
-    """
-    _check_options(fn, executor, timeout)
-    if executor == "process":
-        from redstart.execution.processes import in_process  # most servers have no such tool
-
-        invoke = in_process(fn, injected, host, cut=cut, typed=typed)
-    else:
-        invoke = _in_this_process(fn, injected, host, executor, timeout, cut, convert)
-    if timeout is not None:
-        invoke = _limited(invoke, timeout, getattr(fn, "__name__", "the handler"))
-    return gated(invoke, gates) if gates else invoke
-
-
-def _in_this_process(
-    fn: Callable[..., Any],
-    injected: dict[str, Any],
-    host: Host,
-    executor: str | None,
-    timeout: float | None,
-    cut: Cut | None,
-    convert: Callable[[Any], Any] | None,
-) -> Invoke:
-    inline = executor == "inline"
-    work = fn
-    if is_generator(fn):
-        from redstart.execution.generators import driven
-
-        work = driven(fn, host, cut, inline=inline)
-    if is_async(fn):
-        return _on_loop(work, fn, injected, host)
-    if inline:
-        return _inline(work, fn, injected, host)
-    return _in_thread(_converting(work, convert), fn, injected, host, timeout)
-
-
-def _converting(work: Callable[..., Any], convert: Callable[[Any], Any] | None) -> Callable[..., Any]:
-    return work if convert is None else lambda **arguments: convert(work(**arguments))
-
-
-def _check_options(fn: Callable[..., Any], executor: str | None, timeout: float | None) -> None:
-    name = getattr(fn, "__name__", fn)
+def _check_options(fn: Function, executor: str | None, timeout: float | None) -> None:
     if executor == "thread" and is_async(fn):
-        raise RegistrationError(f'{place(fn)}: {name} is an `async def` and runs on the loop; write `def` for "thread"')
+        raise RegistrationError(
+            f'{place(fn)}: {name_of(fn)} is an `async def` and runs on the loop; write `def` for "thread"'
+        )
     if timeout is not None and executor == "inline" and not is_async(fn):
         raise RegistrationError(
-            f"{place(fn)}: {name} runs inline, where nothing can stop it; leave out timeout= or inline"
+            f"{place(fn)}: {name_of(fn)} runs inline, where nothing can stop it; leave out timeout= or inline"
         )
 
 
-def _on_loop(work: Callable[..., Any], fn: Callable[..., Any], injected: dict[str, Any], host: Host) -> Invoke:
-    if has_dependencies(fn, injected):
-        return resolve.on_loop(work, plan(fn, injected, in_thread=False), host, awaits=True)
-    kinds = contexts(fn, injected)
+def _inline(fn: Function) -> Function:
+    async def work(**arguments: object) -> object:
+        return fn(**arguments)
 
-    def start(call: Call, arguments: dict[str, Any]) -> Awaitable[Any]:
-        for name, kind in kinds:
-            arguments[name] = kind(call, host)
-        return work(**arguments)  # type: ignore[no-any-return]
-
-    return start
+    return work
 
 
-def _inline(work: Callable[..., Any], fn: Callable[..., Any], injected: dict[str, Any], host: Host) -> Invoke:
-    if has_dependencies(fn, injected):
-        return resolve.on_loop(work, plan(fn, injected, in_thread=False), host, awaits=False)
-
-    async def invoke(call: Call, arguments: dict[str, Any]) -> Any:
-        return work(**arguments)
-
-    return _filled(invoke, fn, injected, host)
-
-
-def _in_thread(
-    work: Callable[..., Any], fn: Callable[..., Any], injected: dict[str, Any], host: Host, timeout: float | None
-) -> Invoke:
-    pool = host.pool
-    if has_dependencies(fn, injected):
-        return resolve.in_thread(work, plan(fn, injected, in_thread=True), host, pool.submit)
-    if timeout is None:
-        return _filled(lambda call, arguments: pool.run(work, arguments, _loop_of(call)), fn, injected, host)
-
-    async def invoke(call: Call, arguments: dict[str, Any]) -> Any:
-        job = pool.submit(work, arguments, _loop_of(call))
-        try:
-            return await job.future
-        except asyncio.CancelledError:
-            _name_stuck(job, getattr(fn, "__name__", "a handler"), pool.lost)
-            raise
-
-    return _filled(invoke, fn, injected, host)
-
-
-def _loop_of(call: Call) -> asyncio.AbstractEventLoop | None:
-    """The loop that runs `call`. To ask Python 3.11 for the one that runs is a system call."""
-    run: asyncio.Task[Any] | None = call.run
-    return None if run is None else run.get_loop()
+def _converting(work: Function, convert: Callable[[object], object] | None) -> Function:
+    return work if convert is None else lambda **arguments: convert(work(**arguments))
 
 
 def _name_stuck(job: Job, name: str, lost: int) -> None:
@@ -202,58 +180,3 @@ def _name_stuck(job: Job, name: str, lost: int) -> None:
             name,
             lost,
         )
-
-
-def _filled(invoke: Invoke, fn: Callable[..., Any], injected: dict[str, Any], host: Host) -> Invoke:
-    kinds = contexts(fn, injected)
-    if not kinds:
-        return invoke
-
-    def fill(call: Call, arguments: dict[str, Any]) -> Awaitable[Any]:
-        for name, kind in kinds:
-            arguments[name] = kind(call, host)
-        return invoke(call, arguments)
-
-    return fill
-
-
-def _limited(invoke: Invoke, seconds: float, name: str) -> Invoke:
-    def expired() -> Expired:
-        return Expired(
-            f"{name} took longer than its limit of {seconds:g} s and was stopped. "
-            "Ask for less at once, or try again later."
-        )
-
-    async def limited(call: Call, arguments: dict[str, Any]) -> Any:
-        # Not always the task of the call: a handler may run tools in tasks beside its own.
-        loop = _loop_of(call) or asyncio.get_running_loop()
-        task = asyncio.current_task(loop)
-        assert task is not None
-        deadline = Deadline(loop, seconds, task.cancel, current_deadline.get())
-        token = current_deadline.set(deadline)
-        try:
-            try:
-                value = await invoke(call, arguments)
-            except asyncio.CancelledError:
-                talk = call.state
-                if talk is not None and talk.suspended and talk.steps is not None:
-                    await talk.steps.settled()  # a question has ended the run, but not what it had begun
-                raise
-        except asyncio.CancelledError:
-            if not deadline.expired:
-                raise
-            others = task.uncancel()
-            if call.state is not None and call.state.overrule():
-                others = task.uncancel()
-            if others > 0:  # the client's own cancellation comes first
-                raise
-            raise expired() from None
-        finally:
-            deadline.stop()
-            current_deadline.reset(token)
-        if deadline.expired:  # the handler swallowed its cancellation: what it says now is too late
-            task.uncancel()
-            raise expired()
-        return value
-
-    return limited

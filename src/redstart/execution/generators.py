@@ -1,4 +1,4 @@
-"""Runs a generator to its end, or to where it is cut: on the loop, or in a thread.
+"""Runs a generator to its end, or to where it is cut: on the loop, in a thread, or in a child process.
 
 What it yields is content or a solution; `Progress` becomes a notification; `Ask` gets its answer sent back in.
 It is closed when it is cut, when the call is cancelled and when its time is over.
@@ -6,108 +6,92 @@ It is closed when it is cut, when the call is cancelled and when its time is ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import inspect
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any
+from typing import Final, TypeVar
 
-from redstart.asking.questions import Ask
-from redstart.execution.kinds import is_async
-from redstart.features.solutions import Collected, Collector, Cut, Progress
-from redstart.server.context import Context, current_call
-from redstart.server.sync_context import SyncContext
+from redstart.execution.dependencies import RequestContext
+from redstart.execution.kinds import Function
+from redstart.features.solutions import Ask, Collected, Collector, Cut, Progress
 
-if TYPE_CHECKING:
-    from redstart.server.runtime import Host
+R = TypeVar("R")
+CONTEXT: Final = "the context of the generator"
+"""The key of the context among the arguments. No parameter of a handler can have this name."""
 
 
 class Stopped(Exception):
-    """Nobody waits for this generator any more."""
+    """The call of this generator has ended."""
 
 
-def drive_async(fn: Callable[..., Any], host: Host, cut: Cut | None) -> Callable[..., Coroutine[Any, Any, Collected]]:
-    """An `async def` that collects what the async generator function `fn` yields."""
+def on_loop(fn: Function, cut: Cut | None) -> Function:
+    """An `async def` that collects what the generator function `fn` yields."""
 
-    async def collect(**arguments: Any) -> Collected:
-        call = current_call.get()
-        collector = Collector(cut)
-        context: Context[Any] = Context(call, host)
-        async with aclosing(fn(**arguments)) as generator:
-            answer: Any = None
-            while True:
-                try:
-                    item = await generator.asend(answer)
-                except StopAsyncIteration:
-                    break
-                answer = None
-                if isinstance(item, Progress):
-                    await context.progress(item.progress, item.total, item.message)
-                elif isinstance(item, Ask):
-                    answer = await context.elicit(item.message, item.schema, item.key)
-                elif collector.take(item):
-                    break
-        return collector.collected()
+    async def work(**arguments: object) -> Collected:
+        context = arguments.pop(CONTEXT)
+        assert isinstance(context, RequestContext)
+        return await collect(fn(**arguments), cut, context)
 
-    return collect
+    return work
 
 
-def drive_sync(fn: Callable[..., Any], host: Host, cut: Cut | None) -> Callable[..., Collected]:
-    """A `def`, for a thread, that collects what the generator function `fn` yields."""
-
-    def collect(**arguments: Any) -> Collected:
-        call = current_call.get()
-        context: SyncContext[Any] = SyncContext(call, host)
-
-        def react(item: Any) -> Any:
-            if isinstance(item, Progress):
-                context.progress(item.progress, item.total, item.message)
-                return None
-            return context.elicit(item.message, item.schema, item.key)
-
-        return run_generator(fn(**arguments), Collector(cut), react, lambda: call.open)
-
-    return collect
+def in_thread(fn: Function, cut: Cut | None) -> Function:
+    """The same as a `def`, for a generator function that is not async."""
+    work = on_loop(fn, cut)
+    return lambda **arguments: at_once(work(**arguments))
 
 
-def drive_inline(fn: Callable[..., Any], host: Host, cut: Cut | None) -> Callable[..., Collected]:
-    """A `def`, for the loop itself, that collects what the generator function `fn` yields."""
-
-    def collect(**arguments: Any) -> Collected:
-        call = current_call.get()
-
-        def react(item: Any) -> Any:
-            if not isinstance(item, Progress):
-                raise TypeError('an executor="inline" generator cannot ask: it would block the loop')
-            Context[Any](call, host)._progress(item.progress, item.total, item.message)
-
-        return run_generator(fn(**arguments), Collector(cut), react, lambda: call.open)
-
-    return collect
-
-
-def driven(fn: Callable[..., Any], host: Host, cut: Cut | None, *, inline: bool) -> Callable[..., Any]:
-    """The function that runs the generator function `fn` in the way that suits it."""
-    if is_async(fn):
-        return drive_async(fn, host, cut)
-    return drive_inline(fn, host, cut) if inline else drive_sync(fn, host, cut)
-
-
-def run_generator(
-    generator: Any, collector: Collector, react: Callable[[Any], Any], wanted: Callable[[], bool]
+async def collect(
+    generator: AsyncGenerator[object, object] | Generator[object, object, object],
+    cut: Cut | None,
+    context: RequestContext,
 ) -> Collected:
-    """Collect a sync generator. `react` answers Progress and Ask; it is left as soon as `wanted` says no."""
+    """All that the generator gives. The context is told of progress and is asked for answers."""
+    collector = Collector(cut)
+    steps = generator if isinstance(generator, AsyncGenerator) else _steps(generator, collector)
+    answer: object = None
+    async with aclosing(steps):
+        while True:
+            try:
+                item = await steps.asend(answer)
+            except StopAsyncIteration:
+                break
+            if context.cancelled:
+                raise Stopped
+            answer = None
+            if isinstance(item, Progress):
+                await _awaited(context.progress(item.progress, item.total, item.message))
+            elif isinstance(item, Ask):
+                answer = await _awaited(context.elicit(item.message, item.schema, item.key))
+            elif collector.take(item):
+                break
+    return collector.collected()
+
+
+async def _steps(generator: Generator[object, object, object], collector: Collector) -> AsyncGenerator[object, object]:
+    """A generator in the form of an async one."""
     with closing(generator):
-        answer: Any = None
+        answer: object = None
         while True:
             try:
                 item = generator.send(answer)
             except StopIteration as end:
                 collector.returned = end.value
-                break
-            if not wanted():
-                raise Stopped
-            answer = None
-            if isinstance(item, Progress | Ask):
-                answer = react(item)
-            elif collector.take(item):
-                break
-    return collector.collected()
+                return
+            answer = yield item
+
+
+async def _awaited(value: object) -> object:
+    """The result of a method of a context: of `Context` it is awaited, of `SyncContext` it is there."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def at_once(work: Coroutine[object, object, R]) -> R:
+    """The result of a coroutine that waits for nothing, without a loop."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        value: R = end.value
+        return value
+    work.close()
+    raise RuntimeError("a generator that runs in a thread cannot wait for the loop")

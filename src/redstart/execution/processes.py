@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,21 +23,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from redstart.execution.deadline import off_the_clock
-from redstart.execution.gate import Gate
-from redstart.execution.inject import plan
+from redstart.execution.dependencies import MakeContext, Plan, RequestContext
+from redstart.execution.kinds import Arguments, Function, Invoke
+from redstart.execution.limits import Gate, off_the_clock
 from redstart.features.errors import RegistrationError, ToolError, Unwind, place
 from redstart.features.results import to_json
 from redstart.features.solutions import Collected, Cut
 from redstart.protocol.call import Call
-from redstart.server.context import Context
-from redstart.server.sync_context import SyncContext
 from redstart.wire.jsonrpc import ProtocolError
 from redstart.wire.types import ToolResult
 
 if TYPE_CHECKING:
     from redstart.execution.threads import Pool
-    from redstart.server.runtime import Host
 
 UNBOUNDED: Final = 1 << 30
 PACKAGE: Final = Path(__file__).parent.parent
@@ -136,15 +133,12 @@ def find_target(fn: Callable[..., Any], *, typed: bool, cut: Cut | None) -> Targ
     return Target(module, name, str(Path(file).absolute()) if file else None, typed, cut)
 
 
-def in_process(
-    fn: Callable[..., Any], injected: dict[str, Any], host: Host, *, cut: Cut | None, typed: bool
-) -> Callable[[Call, dict[str, Any]], Awaitable[Any]]:
+def in_process(fn: Function, plan: Plan, pool: Pool, make_context: MakeContext, cut: Cut | None, typed: bool) -> Invoke:
     """Run `fn` in a child."""
     target = find_target(fn, typed=typed, cut=cut)
-    _check_injected(fn, injected)
-    pool = host.pool
+    _check_injected(fn, plan)
 
-    async def invoke(call: Call, arguments: dict[str, Any]) -> Any:
+    async def invoke(call: Call, arguments: Arguments) -> object:
         children = pool.children
         line = to_json(arguments)
         with off_the_clock():
@@ -153,7 +147,7 @@ def in_process(
             if not child.ready:
                 with off_the_clock():
                     await pool.run(child.start, {})
-            tell = partial(_tell, SyncContext(call, host))
+            tell = partial(_tell, make_context(call))
             answer = await pool.run(child.exchange, {"line": line, "on_progress": tell})
         except asyncio.CancelledError:
             child.kill()
@@ -166,19 +160,17 @@ def in_process(
     return invoke
 
 
-def _check_injected(fn: Callable[..., Any], injected: dict[str, Any]) -> None:
+def _check_injected(fn: Function, plan: Plan) -> None:
     """A child has no client to talk to and no loop that ours could share."""
-    made = plan(fn, injected, in_thread=True)
-    sources = [source for _, source in made.wants] + [source for step in made.late for _, source in step.wants]
-    if made.early or any(source in (Context, SyncContext) for source in sources):
-        what = "an async dependency" if made.early else "a context"
+    if plan.early or plan.takes_context:
+        what = "an async dependency" if plan.early else "a context"
         raise RegistrationError(
             f'{place(fn)}: {fn.__name__} runs in a process of its own and cannot have {what}; use executor="thread", '
             "or yield Progress(...) to report how far it is"
         )
 
 
-def _tell(context: SyncContext[Any], progress: Any) -> None:
+def _tell(context: RequestContext, progress: tuple[float, float | None, str | None]) -> None:
     """Wait until the client has taken it, so that a child cannot say more than is read."""
     with suppress(Unwind):  # the call has ended: its child is about to
         context.progress(*progress)

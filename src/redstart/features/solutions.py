@@ -42,6 +42,21 @@ class Progress(Struct, frozen=True):
     message: str | None = None
 
 
+class Ask:
+    """A question as a value, for generators: `answer = yield Ask("Overwrite?", bool)`.
+
+    >>> Ask("Your name?", str, key="name").message
+    'Your name?'
+    """
+
+    __slots__ = ("key", "message", "schema")
+
+    def __init__(self, message: str, schema: object = str, key: str | None = None) -> None:
+        self.message = message
+        self.schema = schema
+        self.key = key
+
+
 class Cut(Struct, frozen=True):
     """Where the solutions of a generator end."""
 

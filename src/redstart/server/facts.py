@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import UNSET
 
+from redstart.execution.dependencies import RequestContext
 from redstart.protocol.call import Call
 from redstart.schema.errors import nearest
 from redstart.wire.check import checked
@@ -37,7 +38,7 @@ _OURS = {
 _LEVEL = {name: rank for rank, name in enumerate(LOG_LEVELS)}
 
 
-class Facts(Generic[App]):
+class Facts(RequestContext, Generic[App]):
     """What both kinds of context know without asking anybody."""
 
     __slots__ = ("_call", "_runtime")

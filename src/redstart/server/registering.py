@@ -5,8 +5,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from redstart.execution.executor import compose_invoke, equip
-from redstart.execution.inject import injected
+from redstart.execution.dependencies import injected
 from redstart.features.errors import RegistrationError
 from redstart.features.options import caller, did_you_mean
 from redstart.features.tools import tool_of
@@ -51,7 +50,7 @@ def _add(server: Server, made: Any, replace: bool) -> None:
 
         made.sees = seen_by(made.visible, server.runtime)
     if made.handler is not None:
-        equip(made, server.runtime, server.limits)
+        server.runtime.executor.equip(made)
     if made.kind == "tool":
         server.tools.add(made, replace=replace)
         return
@@ -71,7 +70,7 @@ def equip_completer(completer: Completer, runtime: Runtime) -> None:
     from redstart.features.completion import completion  # most servers complete nothing
 
     if completer.known is None:
-        completer.invoke = compose_invoke(completer.source, completer.injected, runtime, convert=completion)
+        completer.invoke = runtime.executor.compose(completer.source, completer.injected, convert=completion)
 
 
 def remove(server: Server, thing: Any) -> None:

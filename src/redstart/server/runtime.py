@@ -10,19 +10,23 @@ import os
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import UNSET
 
+from redstart.execution.dependencies import Contexts, MakeContext, RequestContext
+from redstart.execution.executor import Executor
 from redstart.execution.threads import Pool
 from redstart.features.errors import ToolError, Unwind, log
 from redstart.features.subscriptions import Hub, Peer
 from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal
 from redstart.protocol.dialect import Session
 from redstart.protocol.link import Link
-from redstart.server.context import current_call
+from redstart.server.context import Context, current_call
+from redstart.server.facts import Facts
 from redstart.server.settings import KEY_VARIABLES
+from redstart.server.sync_context import SyncContext
 from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, ProtocolError
 from redstart.wire.types import Text, ToolResult
 
@@ -49,6 +53,7 @@ class Runtime:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.pool = Pool(server.threads)
+        self.executor = Executor(self.pool, Contexts(Context, SyncContext, self._make_context), server.limits)
         self.hub = Hub()
         if server.store is not None:  # what was given wrong is said now, not when it is needed
             _ = self.store
@@ -69,6 +74,10 @@ class Runtime:
         self._unwinding: set[asyncio.Task[Any]] = set()
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Task[None] | None = None
+
+    def _make_context(self, kind: type[RequestContext]) -> MakeContext:
+        assert issubclass(kind, Facts)
+        return partial(kind, runtime=self)
 
     @cached_property
     def store(self) -> SharedState:

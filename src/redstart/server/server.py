@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast, overload
 
-from redstart.execution.executor import Limits
-from redstart.execution.gate import Gate
-from redstart.execution.inject import check_is_callable, injected
+from redstart.execution.dependencies import injected
+from redstart.execution.kinds import check_is_callable
+from redstart.execution.limits import CallLimits
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.options import (
     REQUIRED_TEXT,
@@ -97,11 +97,11 @@ class Server(Running):
         self.ask_timeout = given["ask_timeout"]
         self.single_use = given["single_use"]
         self.threads = given["threads"]
+        self.limits = CallLimits(
+            given["timeout"], given["max_concurrency"], given["max_queue"], given["max_result_bytes"]
+        )
         self.runtime = Runtime(self)
         self.runtime.pool.processes = given["processes"]
-        most, queue = given["max_concurrency"], given["max_queue"]
-        room = None if most is None else Gate("The server", most, queue)
-        self.limits = Limits(given["timeout"], given["max_result_bytes"], queue, room)
         names = ("on_duplicate", "page_size", "cache", "include_tags", "exclude_tags")
         rules: dict[str, Any] = {key: value for key, value in given.items() if key in names}
         self.tools: Registry[Tool] = Registry("tool", **rules)

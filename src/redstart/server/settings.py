@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
-from redstart.execution.gate import QUEUE
+from redstart.execution.limits import QUEUE
 from redstart.features.options import (
     Rule,
     Wrong,

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from redstart.execution.inject import contexts, injected
+from redstart.execution.dependencies import injected
 from redstart.features.errors import RegistrationError, log, place
 from redstart.features.registry import Visible
 from redstart.protocol.call import Call
@@ -22,7 +22,7 @@ def seen_by(visible: Visible, runtime: Runtime) -> Callable[[Call], bool]:
         raise RegistrationError(f"{place(visible)}: visible= is a plain function of one parameter, the user")
     name, annotation = parameters[0].name, parameters[0].annotation
     wants_context = injected(annotation, parameters[0].default)
-    view = _viewer(visible, name, annotation, runtime) if wants_context else _user
+    view = runtime.executor.contexts.make(visible, name, annotation) if wants_context else _user
 
     def sees(call: Call) -> bool:
         try:
@@ -32,11 +32,6 @@ def seen_by(visible: Visible, runtime: Runtime) -> Callable[[Call], bool]:
             return False
 
     return sees
-
-
-def _viewer(visible: Visible, name: str, annotation: Any, runtime: Runtime) -> Callable[[Call], Any]:
-    kind = contexts(visible, {name: annotation})[0][1]
-    return lambda call: kind(call, runtime)
 
 
 def _user(call: Call) -> Any:
