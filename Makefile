@@ -3,9 +3,11 @@ PYTHON ?= python3
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 VENV := .venv/$(VERSION)
 BIN := $(VENV)/bin
+OLDEST := .venv/oldest-$(VERSION)
 PORT ?= 8000
 
-.PHONY: demo test check bench conformance compat faults fuzz mutants format clean
+.PHONY: demo test test-oldest check ruff ruff-format mypy codespell format
+.PHONY: bench conformance compat faults fuzz mutants clean
 
 demo: $(VENV)/.run
 	@$(BIN)/redstart run examples/birds/server.py --http --port $(PORT)
@@ -13,12 +15,25 @@ demo: $(VENV)/.run
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
-check: $(VENV)/.dev
+# The same tests with the lowest versions that pyproject.toml allows. tests/interop is left out: mcp, fastmcp and fastapi
+# ask for newer versions than we do. The client's tests drive such packages as programs, in the other environment.
+test-oldest: $(OLDEST)/.dev $(VENV)/.dev
+	PEER_PYTHON=$(abspath $(BIN)/python) $(OLDEST)/bin/python -m pytest -n 2 --dist loadfile --ignore=tests/interop $(ARGS)
+
+check: ruff ruff-format mypy codespell
+
+ruff: $(VENV)/.dev
 	$(BIN)/ruff check .
+
+ruff-format: $(VENV)/.dev
 	$(BIN)/ruff format --check .
+
+mypy: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/mypy examples
-	$(BIN)/codespell src docs examples README.md CHANGELOG.md CONTRIBUTING.md
+
+codespell: $(VENV)/.dev
+	$(BIN)/codespell src docs examples README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -55,6 +70,13 @@ $(VENV)/.run: $(VENV)/.venv pyproject.toml
 $(VENV)/.dev: $(VENV)/.venv pyproject.toml
 	@$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@ $(VENV)/.run
+
+$(OLDEST)/.dev: $(VENV)/.venv scripts/oldest.py pyproject.toml
+	@$(PYTHON) -m venv $(OLDEST)
+	@$(OLDEST)/bin/python -m pip install --quiet --upgrade pip
+	@$(OLDEST)/bin/python scripts/oldest.py test > $(OLDEST)/constraints.txt
+	@$(OLDEST)/bin/python -m pip install --quiet --editable ".[all]" --group test --constraint $(OLDEST)/constraints.txt
+	@touch $@
 
 clean:
 	rm -rf .venv .node .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-PEERS = Path(__file__).parent / "peers"
+from client.support import PEER_PYTHON, PEERS
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +18,7 @@ def start_http() -> Iterator[Callable[..., str]]:
     def start(*options: str, peer: str = "mcp") -> str:
         key = (peer, *options)
         if key not in started:
-            command = [sys.executable, str(PEERS / f"{peer}_server.py"), "http", *options]
+            command = [PEER_PYTHON, str(PEERS / f"{peer}_server.py"), "http", *options]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             assert process.stdout is not None
             port = int(process.stdout.readline())

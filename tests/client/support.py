@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -17,7 +18,9 @@ from redstart.client import CallResult, Client
 
 T = TypeVar("T")
 PEERS = Path(__file__).parent / "peers"
-MCP_STDIO = [sys.executable, str(PEERS / "mcp_server.py"), "stdio"]
+PEER_PYTHON = os.environ.get("PEER_PYTHON", sys.executable)
+"""The interpreter that has the packages of the peers; `make test-oldest` runs the tests in one that has not."""
+MCP_STDIO = [PEER_PYTHON, str(PEERS / "mcp_server.py"), "stdio"]
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN = "2026-07-28"
 REVISIONS = (*HANDSHAKE, MODERN)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 
 import pytest
 
-from client.support import PEERS, run
+from client.support import PEER_PYTHON, PEERS, run
 from redstart.client import Client, Progress
 
 
 @pytest.mark.parametrize("way", ["stdio", "http"])
 @pytest.mark.parametrize("protocol", ["2025-06-18", "2025-11-25", "2026-07-28"])
 def test_a_fastmcp_server(way: str, protocol: str, start_http: Callable[..., str]) -> None:
-    stdio = [sys.executable, str(PEERS / "fastmcp_server.py"), "stdio"]
+    stdio = [PEER_PYTHON, str(PEERS / "fastmcp_server.py"), "stdio"]
     target = stdio if way == "stdio" else start_http(peer="fastmcp")
 
     async def main() -> None:

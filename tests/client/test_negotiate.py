@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.support import DISCOVERED, INFO, MODERN, PEERS, Request, http_server, reply, run, scripted
+from client.support import DISCOVERED, INFO, MODERN, PEER_PYTHON, PEERS, Request, http_server, reply, run, scripted
 from redstart.client import (
     Client,
     ClientError,
@@ -93,7 +93,7 @@ def test_a_slow_server_is_no_older_server(target: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(negotiate, "PROBE", 0.01)
 
     async def main() -> None:
-        async with Client([sys.executable, str(PEERS / f"{target}_server.py"), "stdio"], stderr="capture") as c:
+        async with Client([PEER_PYTHON, str(PEERS / f"{target}_server.py"), "stdio"], stderr="capture") as c:
             assert c.protocol_version == MODERN
             assert (await c.call_tool("add", {"a": 1})).data == 3
 
