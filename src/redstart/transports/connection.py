@@ -243,7 +243,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         shown = path.decode("latin-1")
         return {
             "type": "http",
-            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": parser.get_http_version(),
             "server": self.server,
             "client": self.client,
