@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
 from client.support import run
+from redstart.client.background import BackgroundTasks
 from redstart.client.callbacks import CallbackQueue
-
-
-def spawn(work: Awaitable[Any]) -> asyncio.Future[Any]:
-    return asyncio.ensure_future(work)
 
 
 def test_a_plain_callback_runs_at_once_and_an_async_one_holds_back_the_next() -> None:
@@ -26,17 +22,17 @@ def test_a_plain_callback_runs_at_once_and_an_async_one_holds_back_the_next() ->
             await gate.wait()
             seen.append(argument)
 
-        courier = CallbackQueue(spawn)
-        courier.deliver(seen.append, 1)
+        queue = CallbackQueue(BackgroundTasks())
+        queue.deliver(seen.append, 1)
         assert seen == [1]
-        courier.deliver(slow, 2)
-        courier.deliver(seen.append, 3)
-        courier.deliver(slow, 4)
+        queue.deliver(slow, 2)
+        queue.deliver(seen.append, 3)
+        queue.deliver(slow, 4)
         assert seen == [1]
         gate.set()
-        await courier.finish()
+        await queue.finish()
         assert seen == [1, 2, 3, 4]
-        await courier.finish()
+        await queue.finish()
 
     run(main())
 
@@ -51,10 +47,10 @@ def test_a_callback_that_fails_is_logged_and_the_next_runs(caplog: pytest.LogCap
         def wrong(argument: int) -> None:
             raise LookupError("plain")
 
-        courier = CallbackQueue(spawn)
+        queue = CallbackQueue(BackgroundTasks())
         for callback in (wrong, broken, seen.append):
-            courier.deliver(callback, 1)
-        await courier.finish()
+            queue.deliver(callback, 1)
+        await queue.finish()
         assert seen == [1]
 
     with caplog.at_level(logging.ERROR, "redstart.client"):
@@ -66,20 +62,16 @@ def test_a_callback_that_fails_is_logged_and_the_next_runs(caplog: pytest.LogCap
 def test_what_is_cancelled_takes_what_waits_with_it() -> None:
     async def main() -> None:
         seen: list[int] = []
-        tasks: list[asyncio.Future[Any]] = []
-
-        def keep(work: Awaitable[Any]) -> asyncio.Future[Any]:
-            tasks.append(asyncio.ensure_future(work))
-            return tasks[-1]
+        tasks = BackgroundTasks()
 
         async def forever(argument: int) -> None:
             await asyncio.Event().wait()
 
-        courier = CallbackQueue(keep)
-        courier.deliver(forever, 1)
-        courier.deliver(seen.append, 2)
-        tasks[0].cancel()
-        await courier.finish()
+        queue = CallbackQueue(tasks)
+        queue.deliver(forever, 1)
+        queue.deliver(seen.append, 2)
+        await tasks.cancel()
+        await queue.finish()
         assert seen == []
 
     run(main())

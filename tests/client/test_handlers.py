@@ -59,23 +59,27 @@ def _nothing(request: Any) -> None:
     return None
 
 
-CAPABILITIES: list[tuple[QuestionHandlers, str | None, dict[str, Any]]] = [
-    (QuestionHandlers(), None, {}),
-    (QuestionHandlers(on_elicit=_nothing), None, {"elicitation": {"form": {}, "url": {}}}),
+CAPABILITIES: list[tuple[QuestionHandlers, str, dict[str, Any]]] = [
+    (QuestionHandlers(), "2026-07-28", {}),
+    (QuestionHandlers(on_elicit=_nothing), "2026-07-28", {"elicitation": {"form": {}, "url": {}}}),
     (QuestionHandlers(on_elicit=_nothing), "2025-11-25", {"elicitation": {"form": {}, "url": {}}}),
     (QuestionHandlers(on_elicit=_nothing), "2025-06-18", {"elicitation": {}}),
     (QuestionHandlers(on_elicit=_nothing), "2025-03-26", {}),
     (QuestionHandlers(on_sample=_nothing, roots=[]), "2024-11-05", {"sampling": {}, "roots": {}}),
-    (QuestionHandlers(on_sample=_nothing, extra={"sampling": {"tools": {}}}), None, {"sampling": {"tools": {}}}),
-    (QuestionHandlers(extra={"extensions": {"a/b": {}}}), None, {"extensions": {"a/b": {}}}),
+    (
+        QuestionHandlers(on_sample=_nothing, extra={"sampling": {"tools": {}}}),
+        "2026-07-28",
+        {"sampling": {"tools": {}}},
+    ),
+    (QuestionHandlers(extra={"extensions": {"a/b": {}}}), "2026-07-28", {"extensions": {"a/b": {}}}),
 ]
 
 
-@pytest.mark.parametrize(("questions", "version", "declared"), CAPABILITIES)
+@pytest.mark.parametrize(("handlers", "version", "declared"), CAPABILITIES)
 def test_capabilities_follow_from_the_callbacks(
-    questions: QuestionHandlers, version: str | None, declared: dict[str, Any]
+    handlers: QuestionHandlers, version: str, declared: dict[str, Any]
 ) -> None:
-    assert questions.capabilities(version) == declared
+    assert handlers.capabilities(version) == declared
 
 
 def test_sampling_and_roots() -> None:
@@ -86,19 +90,19 @@ def test_sampling_and_roots() -> None:
         return ["file:///a", Path("/b"), {"uri": "file:///c", "name": "C"}]
 
     async def main() -> None:
-        questions = QuestionHandlers(on_sample=sample, roots=roots)
+        handlers = QuestionHandlers(on_sample=sample, roots=roots)
         params = {"messages": [], "maxTokens": 5, "systemPrompt": "be brief"}
-        sampled = await questions.answer("sampling/createMessage", params)
+        sampled = await handlers.answer("sampling/createMessage", params)
         assert sampled["content"] == {"type": "text", "text": "5 be brief"}
         assert sampled["role"] == "assistant"
-        listed = await questions.answer("roots/list", None)
+        listed = await handlers.answer("roots/list", None)
         assert listed == {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}, {"uri": "file:///c", "name": "C"}]}
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize(
-    ("questions", "method", "params", "code"),
+    ("handlers", "method", "params", "code"),
     [
         (QuestionHandlers(), "elicitation/create", {"message": "?"}, -32601),
         (QuestionHandlers(), "x/y", {}, -32601),
@@ -107,8 +111,8 @@ def test_sampling_and_roots() -> None:
     ],
 )
 def test_questions_without_an_answer(
-    questions: QuestionHandlers, method: str, params: dict[str, Any], code: int
+    handlers: QuestionHandlers, method: str, params: dict[str, Any], code: int
 ) -> None:
     with pytest.raises(RequestError) as caught:
-        asyncio.run(questions.answer(method, params))
+        asyncio.run(handlers.answer(method, params))
     assert caught.value.code == code

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import json
 import logging
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -701,20 +701,11 @@ def test_a_redirect_on_the_same_origin_is_followed_and_no_other() -> None:
 
 
 def test_without_httpx2_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "httpx2":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    async def main() -> None:
-        async with Client("http://127.0.0.1:1/mcp"):
-            pass
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    for module in ("http", "http_endpoint", "http_sse"):
+        monkeypatch.delitem(sys.modules, f"redstart.client.{module}", raising=False)
     with pytest.raises(ClientError, match=r'pip install "redstart\[client\]"'):
-        run(main())
+        Client("http://127.0.0.1:1/mcp")
 
 
 # ---------------------------------------------------------------- the first revision's transport

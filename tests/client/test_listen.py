@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from client.support import MCP_STDIO, Request, http_server, reply, run, scripted
-from redstart.client import Client, ClientError, ConnectionClosed, Event, Events, RequestError, listen
+from redstart.client import Client, ClientError, ConnectionClosed, Event, Events, RequestError, SessionExpired, listen
 
 MODERN = "2026-07-28"
 Start = Callable[..., str]
@@ -195,6 +195,30 @@ def test_subscriptions_of_a_session_are_shared_and_renewed() -> None:
             assert sorted(sent[4:]) == [("unsubscribe", "a:1"), ("unsubscribe", "a:2")]
 
     run(main())
+
+
+def test_a_session_that_is_forgotten_twice_is_an_error() -> None:
+    async def handler(request: Request) -> None:
+        method = request.message and request.message.get("method")
+        if method == "initialize":
+            await request.result(INITIALIZED, Mcp_Session_Id="s")
+        elif method == "notifications/initialized":
+            await request.answer(202)
+        elif method == "resources/subscribe" and not subscribed:
+            subscribed.append("a:1")
+            await request.result({})
+        else:
+            await request.answer(404)
+
+    subscribed: list[str] = []
+
+    async def main() -> None:
+        async with http_server(handler) as url, Client(url, protocol="2025-11-25") as c:
+            await c.subscribe("a:1")
+            with pytest.raises(SessionExpired):
+                await c.ping()
+
+    run(main(), seconds=5)
 
 
 def test_a_slow_listener_loses_nothing_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:

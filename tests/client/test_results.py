@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from msgspec import UNSET, Raw
@@ -35,8 +37,9 @@ def test_an_unknown_block_stays_a_dict() -> None:
 def test_nulls_of_absent_members_are_forgiven() -> None:
     result = results.call_result(Raw(b'{"content":[{"type":"text","text":"x","annotations":null}],"isError":null}'))
     assert (result.content, result.is_error) == ([t.Text("x")], False)
-    page = results.page(
+    page = results.decoded(
         "tools/list",
+        t.ListResult,
         Raw(b'{"tools":[{"name":"a","title":null,"inputSchema":{"default":null}}],"nextCursor":null}'),
     )
     assert page.next_cursor is None
@@ -93,9 +96,9 @@ def test_a_bare_object_is_a_wrapper_only_where_wrappers_are_needed() -> None:
 
 
 def test_raw_results_must_be_objects() -> None:
-    assert results.as_dict("x", Raw(b'{"a":1}')) == {"a": 1}
+    assert results.decoded("x", dict[str, Any], Raw(b'{"a":1}')) == {"a": 1}
     with pytest.raises(InvalidReply):
-        results.as_dict("x", Raw(b"[1]"))
+        results.decoded("x", dict[str, Any], Raw(b"[1]"))
 
 
 def test_shapes_survive_a_round_trip() -> None:

@@ -22,6 +22,7 @@ TABLE: list[tuple[str, bytes, list[ServerEvent]]] = [
     ("an id alone", b"id: 7\n\n", [ServerEvent(b"", id="7")]),
     ("retry", b"retry: 500\n\n", [ServerEvent(b"", retry=500)]),
     ("a retry that is no number", b"retry: soon\ndata: x\n\n", [ServerEvent(b"x")]),
+    ("a retry of 5000 digits", b"retry: " + b"9" * 5000 + b"\ndata: x\n\n", [ServerEvent(b"x")]),
     ("an id with NUL", b"id: a\0b\ndata: x\n\n", [ServerEvent(b"x")]),
     ("another kind of event", b"event: endpoint\ndata: /m\n\n", [ServerEvent(b"/m", "endpoint")]),
     ("unknown fields", b"color: red\ndata: x\n\n", [ServerEvent(b"x")]),

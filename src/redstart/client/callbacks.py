@@ -1,4 +1,4 @@
-"""The user's callbacks for progress, log and other notifications, and the order they run in."""
+"""The user's callbacks for progress, log messages and other notifications, and the order in which they run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from redstart.client.background import BackgroundTasks
+from redstart.wire.jsonrpc import JsonObject
+
 log = logging.getLogger("redstart.client")
 
-Spawn: TypeAlias = Callable[[Awaitable[Any]], "asyncio.Future[Any]"]
+T = TypeVar("T")
 
 
 class ProgressMessage(Struct, frozen=True):
@@ -26,7 +30,7 @@ class ProgressMessage(Struct, frozen=True):
     progress: float
     total: float | None = None
     message: str | None = None
-    meta: dict[str, Any] = {}
+    meta: JsonObject = {}
 
 
 class LogMessage(Struct, frozen=True):
@@ -39,7 +43,7 @@ class LogMessage(Struct, frozen=True):
     level: str
     data: Any = None
     logger: str | None = None
-    meta: dict[str, Any] = {}
+    meta: JsonObject = {}
 
 
 class Notification(Struct, frozen=True):
@@ -50,7 +54,7 @@ class Notification(Struct, frozen=True):
     """
 
     method: str
-    params: dict[str, Any] = {}
+    params: JsonObject = {}
 
 
 OnProgress: TypeAlias = Callable[[ProgressMessage], Awaitable[object] | object]
@@ -59,39 +63,41 @@ OnNotification: TypeAlias = Callable[[Notification], Awaitable[object] | object]
 
 
 class CallbackQueue:
-    """Brings messages to callbacks in order: one that is not async runs at once, the next waits for an async one."""
+    """Calls callbacks in the order of their messages: a plain function at once, the next after an async one."""
 
-    def __init__(self, spawn: Spawn) -> None:
-        self._spawn = spawn
-        self._waiting: deque[tuple[Callable[[Any], Any], Any]] = deque()
-        self._running: asyncio.Future[Any] | None = None
+    def __init__(self, tasks: BackgroundTasks) -> None:
+        self._tasks = tasks
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._running: asyncio.Future[object] | None = None
 
-    def deliver(self, callback: Callable[[Any], Any], argument: Any) -> None:
-        """Call `callback` now, or when those before it are done."""
-        self._waiting.append((callback, argument))
+    def deliver(self, callback: Callable[[T], object], message: T) -> None:
+        """Call `callback` now, or after those before it."""
+        self._waiting.append(partial(callback, message))
         if self._running is None:
-            self._next()
+            self._run()
 
-    def _next(self, done: asyncio.Future[Any] | None = None) -> None:
-        self._running = None
-        if done is not None:
-            if done.cancelled():  # the client is closing
-                self._waiting.clear()
-            elif (error := done.exception()) is not None:
-                log.error("a callback failed", exc_info=error)
+    def _run(self) -> None:
         while self._waiting:
-            callback, argument = self._waiting.popleft()
+            call = self._waiting.popleft()
             try:
-                outcome = callback(argument)
-            except Exception:  # the reader of messages must go on
-                log.exception("the callback %r failed", callback)
+                outcome = call()
+            except Exception:  # messages must still be read
+                log.exception("a callback failed: %r", call)
                 continue
             if inspect.isawaitable(outcome):
-                self._running = self._spawn(outcome)
-                self._running.add_done_callback(self._next)
+                self._running = self._tasks.start(outcome)
+                self._running.add_done_callback(self._continue)
                 return
 
+    def _continue(self, done: asyncio.Future[object]) -> None:
+        self._running = None
+        if done.cancelled():  # the client is closing
+            self._waiting.clear()
+        elif (error := done.exception()) is not None:
+            log.error("a callback failed", exc_info=error)
+        self._run()
+
     async def finish(self) -> None:
-        """Wait for the callbacks that still run."""
+        """Wait until the callbacks that still run are done."""
         while self._running is not None:
             await asyncio.wait([self._running])

@@ -1,7 +1,8 @@
 """The client: one object to reach any MCP server, of either era, by any transport.
 
-Public face only: `connection.py` carries messages, `negotiate.py` opens it, `requests.py` gets from request to result.
-`timeout=` is a parameter, and not the caller's `asyncio.timeout`, because a human's time does not count.
+Only the public methods: `connection.py` carries messages, `negotiate.py` finds the era, `requests.py` gets from a
+request to its result. `timeout=` is a parameter, and not the caller's `asyncio.timeout`, because the time that a human
+takes to answer does not count.
 """
 
 from __future__ import annotations
@@ -12,26 +13,34 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar, Unpack, overload
 
-from redstart.client import results
+from msgspec import Raw
+
+from redstart.client import listen, results
 from redstart.client.callbacks import OnProgress
 from redstart.client.connection import RpcConnection
 from redstart.client.errors import ClientError, NotSupported
 from redstart.client.handlers import QuestionHandlers
-from redstart.client.listen import Events, handshake_events, modern_events
+from redstart.client.listen import Events
 from redstart.client.negotiate import Negotiator
 from redstart.client.options import ClientOptions
-from redstart.client.requests import Requests
-from redstart.client.results import CallResult
+from redstart.client.requests import RequestOptions, Requests
+from redstart.client.results import CallResult, decoded
 from redstart.client.target import transport_for
 from redstart.features.options import checked, showing
 from redstart.wire import types as t
-from redstart.wire.jsonrpc import encode
+from redstart.wire.jsonrpc import JsonMapping, JsonObject, encode
 from redstart.wire.meta import Implementation
 
-Reference: TypeAlias = str | Mapping[str, Any]
+Reference: TypeAlias = str | JsonMapping
 """What to complete: a prompt's name, a resource template, or the spec's `{"type": "ref/prompt", …}`."""
 
 T = TypeVar("T")
+
+
+class CallOptions(RequestOptions, total=False):
+    """What a caller may say of one call."""
+
+    meta: Mapping[str, object] | None
 
 
 class Client:
@@ -50,29 +59,11 @@ class Client:
     """
 
     @showing(ClientOptions)
-    def __init__(self, target: Any, **options: Unpack[ClientOptions]) -> None:
-        given = checked(ClientOptions, "a Client", options, before="Client: ", also=())
-        self._protocol = given["protocol"]
-        self._on_progress = given["on_progress"]
-        self._timeout = given["timeout"]
-        self._max_rounds = given["max_rounds"]
-        self._log_level = given["log_level"]
-        self._client_info = given["client_info"]
+    def __init__(self, target: object, **options: Unpack[ClientOptions]) -> None:
+        self._options = given = checked(ClientOptions, "a Client", options, before="Client: ", also=())
         self._handlers = QuestionHandlers(given["on_elicit"], given["on_sample"], given["roots"], given["capabilities"])
-        self._on_log = given["on_log"]
-        self._on_notification = given["on_notification"]
-        self._transport = partial(
-            transport_for,
-            target,
-            user=given["user"],
-            token=given["token"],
-            headers=given["headers"],
-            env=given["env"],
-            cwd=given["cwd"],
-            stderr=given["stderr"],
-            timeout=given["timeout"],
-        )
-        self._transport()  # a wrong target fails here, not later
+        self._new_transport = partial(transport_for, target, given)
+        self._new_transport()  # a wrong target fails here, not later
         self._open: Requests | None = None
 
     # ---------------------------------------------------------------- lifetime
@@ -80,21 +71,21 @@ class Client:
     async def __aenter__(self) -> Self:
         if self._open is not None:
             raise ClientError("this client is open already")
+        options = self._options
         connection = RpcConnection(
-            self._transport(),
+            self._new_transport(),
             self._handlers,
-            timeout=self._timeout,
-            on_log=self._on_log,
-            on_notification=self._on_notification,
+            timeout=options["timeout"],
+            on_log=options["on_log"],
+            on_notification=options["on_notification"],
         )
-        info = self._client_info or {"name": "redstart", "version": _version()}
-        # Without a level a modern server sends no log at all; who gives a callback wants one.
-        level = self._log_level or (None if self._on_log is None else "info")
-        negotiator = Negotiator(connection, self._handlers, info, self._log_level, level)
-        requests = Requests(connection, self._handlers, negotiator, self._max_rounds)
+        info = options["client_info"] or {"name": "redstart", "version": _version()}
+        wants_log = options["on_log"] is not None
+        negotiator = Negotiator(connection, self._handlers, info, options["log_level"], wants_log=wants_log)
+        requests = Requests(connection, self._handlers, negotiator, options["max_rounds"])
         try:
             await connection.open()
-            await requests.open(self._protocol)
+            await requests.open(options["protocol"])
         except BaseException:
             await connection.close()
             raise
@@ -117,22 +108,22 @@ class Client:
     @property
     def protocol_version(self) -> str:
         """The revision that both sides speak."""
-        return self._requests.peer.version
+        return self._requests.server.version
 
     @property
     def server_info(self) -> Implementation:
         """The server's name and version."""
-        return self._requests.peer.info
+        return self._requests.server.info
 
     @property
-    def server_capabilities(self) -> dict[str, Any]:
-        """What the server offers, as it came."""
-        return self._requests.peer.capabilities
+    def server_capabilities(self) -> JsonObject:
+        """The capabilities of the server, as they came."""
+        return self._requests.server.capabilities
 
     @property
     def instructions(self) -> str | None:
-        """What the server wants a model to know."""
-        return self._requests.peer.instructions
+        """What the server tells a model about itself."""
+        return self._requests.server.instructions
 
     # ---------------------------------------------------------------- tools
 
@@ -148,33 +139,29 @@ class Client:
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         returns: type[T],
-        timeout: float | None = None,  # noqa: ASYNC109
-        on_progress: OnProgress | None = None,
-        meta: Mapping[str, Any] | None = None,
+        **options: Unpack[CallOptions],
     ) -> CallResult[T]: ...
     @overload
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
-        returns: Any = None,
-        timeout: float | None = None,  # noqa: ASYNC109
-        on_progress: OnProgress | None = None,
-        meta: Mapping[str, Any] | None = None,
+        returns: object = None,
+        **options: Unpack[CallOptions],
     ) -> CallResult[Any]: ...
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
-        returns: Any = None,
+        returns: object = None,
         timeout: float | None = None,  # noqa: ASYNC109
         on_progress: OnProgress | None = None,
-        meta: Mapping[str, Any] | None = None,
+        meta: Mapping[str, object] | None = None,
     ) -> CallResult[Any]:
         """Call a tool. A tool that fails returns a result with `is_error`; a call that fails raises.
 
@@ -183,13 +170,10 @@ class Client:
 
         `returns` is the type of `result.data`: a plain type, a dataclass, a model. Any other result is refused.
         """
-        requests = self._requests
-        params = _with_meta({"name": name, "arguments": arguments or {}}, meta)
-        on_progress = on_progress or self._on_progress
-        raw = await requests.result("tools/call", params, seconds=timeout, on_progress=on_progress)
-        result = results.call_result(raw)
+        params = {"name": name, "arguments": arguments or {}}
+        result = results.call_result(await self._result("tools/call", params, meta, timeout, on_progress))
         if isinstance(result.structured, dict) and list(result.structured) == ["result"]:
-            result.wrapped = (await requests.tools.get(name)).wrapped
+            result.wrapped = (await self._requests.tools.get(name)).wrapped
         if returns is not None and not result.is_error:
             result.read(f"tools/call of {name}", returns)
         return result
@@ -207,22 +191,20 @@ class Client:
     async def get_prompt(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         *,
         timeout: float | None = None,  # noqa: ASYNC109
         on_progress: OnProgress | None = None,
-        meta: Mapping[str, Any] | None = None,
+        meta: Mapping[str, object] | None = None,
     ) -> t.GetPromptResult:
-        """A prompt's messages; an argument that is no string is sent as JSON.
+        """A prompt's messages. An argument that is not a string is sent as JSON.
 
         >>> async def review(c: Client) -> list[Any]:
         ...     return (await c.get_prompt("review", {"code": "x = 1"})).messages
         """
         strings = {k: v if isinstance(v, str) else encode(v).decode() for k, v in (arguments or {}).items()}
-        params = _with_meta({"name": name, "arguments": strings}, meta)
-        on_progress = on_progress or self._on_progress
-        raw = await self._requests.result("prompts/get", params, seconds=timeout, on_progress=on_progress)
-        return results.prompt_result(raw)
+        params = {"name": name, "arguments": strings}
+        return results.prompt_result(await self._result("prompts/get", params, meta, timeout, on_progress))
 
     async def list_resources(self) -> list[t.ListedResource]:
         """All resources, from all pages.
@@ -246,17 +228,14 @@ class Client:
         *,
         timeout: float | None = None,  # noqa: ASYNC109
         on_progress: OnProgress | None = None,
-        meta: Mapping[str, Any] | None = None,
+        meta: Mapping[str, object] | None = None,
     ) -> t.ReadResourceResult:
         """A resource's contents.
 
         >>> async def note(c: Client) -> str:
         ...     return (await c.read_resource("notes://a")).contents[0].text
         """
-        params = _with_meta({"uri": uri}, meta)
-        on_progress = on_progress or self._on_progress
-        raw = await self._requests.result("resources/read", params, seconds=timeout, on_progress=on_progress)
-        return results.resource_result(raw)
+        return results.resource_result(await self._result("resources/read", {"uri": uri}, meta, timeout, on_progress))
 
     async def complete(
         self, ref: Reference, argument_name: str, value: str, context: Mapping[str, str] | None = None
@@ -269,10 +248,11 @@ class Client:
         if isinstance(ref, str):
             is_uri = "://" in ref or "{" in ref
             ref = {"type": "ref/resource", "uri": ref} if is_uri else {"type": "ref/prompt", "name": ref}
-        params: dict[str, Any] = {"ref": ref, "argument": {"name": argument_name, "value": value}}
+        params: JsonObject = {"ref": ref, "argument": {"name": argument_name, "value": value}}
         if context is not None:
             params["context"] = {"arguments": context}
-        return results.completion(await self._requests.result("completion/complete", params))
+        raw = await self._requests.result("completion/complete", params)
+        return decoded("completion/complete", t.CompleteResult, raw).completion
 
     # ---------------------------------------------------------------- changes
 
@@ -284,7 +264,7 @@ class Client:
         resources: bool = False,
         uris: Sequence[str] = (),
     ) -> AbstractAsyncContextManager[Events]:
-        """Hear of changes: of the three lists, and of the resources at `uris`.
+        """Listen for changes of the three lists, and of the resources at `uris`.
 
         >>> async def watch(c: Client) -> None:
         ...     async with c.listen(tools=True, uris=["notes://a"]) as events:
@@ -293,50 +273,46 @@ class Client:
         """
         if isinstance(uris, str):
             raise TypeError("uris is a list of URIs, not one string")
-        requests = self._requests
         flags = {"tools": tools, "prompts": prompts, "resources": resources}
         kinds = {kind for kind, wanted in flags.items() if wanted}
-        if requests.connection.dialect.modern:
-            return modern_events(requests.connection, kinds, uris)
-        return handshake_events(requests.connection, requests.subscriptions, kinds, uris)
+        if self._requests.connection.dialect.modern:
+            return listen.modern_events(self._requests.connection, kinds, uris)
+        return listen.handshake_events(self._requests, kinds, uris)
 
     async def subscribe(self, uri: str) -> None:
         """Have the server report changes of a resource to `on_notification` (handshake era)."""
-        self._handshake_only("resources/subscribe", "listen(uris=[…])")
-        await self._requests.subscriptions.subscribe(uri)
+        await listen.watch(self._in_handshake("resources/subscribe", "listen(uris=[…])"), uri, self)
 
     async def unsubscribe(self, uri: str) -> None:
         """The end of `subscribe` (handshake era)."""
-        self._handshake_only("resources/unsubscribe", "listen(uris=[…])")
-        await self._requests.subscriptions.unsubscribe(uri)
+        await listen.unwatch(self._in_handshake("resources/unsubscribe", "listen(uris=[…])"), uri, self)
 
     # ---------------------------------------------------------------- the rest
 
     async def ping(self) -> None:
         """Ask whether the server is there (handshake era)."""
-        self._handshake_only("ping", "any request")
-        await self._requests.request("ping")
+        await self._in_handshake("ping", "any request").request("ping")
 
     async def set_log_level(self, level: str) -> None:
         """How much the server logs to `on_log` from now on (handshake era)."""
-        self._handshake_only("logging/setLevel", "Client(…, log_level=…)")
-        await self._requests.request("logging/setLevel", {"level": level})
+        requests = self._in_handshake("logging/setLevel", "Client(…, log_level=…)")
+        await requests.request("logging/setLevel", {"level": level})
 
     async def request(
         self,
         method: str,
-        params: Mapping[str, Any] | None = None,
+        params: Mapping[str, object] | None = None,
         *,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> dict[str, Any]:
-        """Any request, its result as it came: the way to what this class has no method for.
+        """Any request, its result as it came: for what this class has no method for.
 
         >>> async def raw(c: Client) -> dict[str, Any]:
         ...     return await c.request("tools/list", {})
         """
-        return results.as_dict(method, await self._requests.request(method, params, seconds=timeout))
+        return decoded(method, dict[str, Any], await self._requests.request(method, params, timeout=timeout))
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+    async def notify(self, method: str, params: Mapping[str, object] | None = None) -> None:
         """Any notification.
 
         >>> async def changed(c: Client) -> None:
@@ -344,13 +320,24 @@ class Client:
         """
         await self._requests.connection.notify(method, params)
 
-    def _handshake_only(self, method: str, instead: str) -> None:
+    async def _result(
+        self,
+        method: str,
+        params: JsonObject,
+        meta: Mapping[str, object] | None,
+        timeout: float | None,  # noqa: ASYNC109
+        on_progress: OnProgress | None,
+    ) -> Raw:
+        if meta is not None:
+            params["_meta"] = dict(meta)
+        on_progress = on_progress or self._options["on_progress"]
+        return await self._requests.result(method, params, timeout=timeout, on_progress=on_progress)
+
+    def _in_handshake(self, method: str, instead: str) -> Requests:
+        """The requests of a handshake server; a modern one does not have `method`."""
         if self._requests.connection.dialect.modern:
             raise NotSupported(f"{method} does not exist in {self.protocol_version}; use {instead} instead")
-
-
-def _with_meta(params: dict[str, Any], meta: Mapping[str, Any] | None) -> dict[str, Any]:
-    return params if meta is None else {**params, "_meta": dict(meta)}
+        return self._requests
 
 
 def _version() -> str:

@@ -1,18 +1,18 @@
 """The two eras as a client speaks them: what every request carries.
 
-Knows: `_meta`, version headers. Must not know: transports, sockets, tools.
+Knows `_meta` and the version headers. Must not know transports or tools.
 Spec: /specification/2026-07-28/basic (envelope), /specification/2025-11-25/basic/lifecycle (handshake).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from redstart.client import headers
 from redstart.protocol.handshake import REVISIONS
 from redstart.protocol.modern import SUPPORTED
 from redstart.wire import meta
+from redstart.wire.jsonrpc import JsonMapping, JsonObject
 
 HANDSHAKE_VERSIONS: Final = REVISIONS
 MODERN_VERSIONS: Final = tuple(SUPPORTED)
@@ -25,7 +25,7 @@ VERSION_HEADER: Final = "MCP-Protocol-Version"
 
 
 class HandshakeDialect:
-    """The four revisions whose `initialize` settles the version and who we are.
+    """The four revisions that settle the version and the capabilities by `initialize`.
 
     >>> HandshakeDialect(HANDSHAKE_VERSIONS[-1]).params({"name": "add"}, {"progressToken": 1})
     {'name': 'add', '_meta': {'progressToken': 1}}
@@ -33,23 +33,22 @@ class HandshakeDialect:
 
     modern = False
 
-    def __init__(self, version: str | None = None) -> None:
+    def __init__(self, version: str = "") -> None:
         self.version = version
 
-    def params(self, params: Mapping[str, Any] | None, own: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The parameters of a request with its `_meta`; nothing stays nothing."""
-        if not own:
-            return None if params is None else dict(params)
-        params = params or {}
-        return {**params, "_meta": {**params.get("_meta", {}), **own}}
+    def params(self, params: JsonMapping | None, own: JsonMapping) -> JsonObject | None:
+        """The parameters with their `_meta`. A request without parameters stays without."""
+        if own:
+            return _with_meta(params, {}, own)
+        return None if params is None else dict(params)
 
-    def headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
-        """The headers of a message: none before the version is known."""
-        return {} if self.version is None else {VERSION_HEADER: self.version}
+    def headers(self, method: str, params: JsonMapping) -> dict[str, str]:
+        """The version, as soon as it is known."""
+        return {VERSION_HEADER: self.version} if self.version else {}
 
 
 class ModernDialect:
-    """The revision whose every request says for itself who asks, and with which capabilities.
+    """The revision in which every request names its version, its client and its capabilities.
 
     >>> ModernDialect(MODERN_VERSIONS[-1], {}, {"name": "c"}).headers("tools/list", {})["Mcp-Method"]
     'tools/list'
@@ -60,12 +59,12 @@ class ModernDialect:
     def __init__(
         self,
         version: str,
-        capabilities: Mapping[str, Any],
-        client_info: Mapping[str, Any],
+        capabilities: JsonMapping,
+        client_info: JsonMapping,
         log_level: str | None = None,
     ) -> None:
         self.version = version
-        self._envelope: dict[str, Any] = {
+        self._envelope: JsonObject = {
             meta.PROTOCOL_VERSION: version,
             meta.CLIENT_CAPABILITIES: capabilities,
             meta.CLIENT_INFO: client_info,
@@ -73,14 +72,18 @@ class ModernDialect:
         if log_level is not None:
             self._envelope[meta.LOG_LEVEL] = log_level
 
-    def params(self, params: Mapping[str, Any] | None, own: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of a request with its envelope."""
-        params = params or {}
-        return {**params, "_meta": {**self._envelope, **params.get("_meta", {}), **own}}
+    def params(self, params: JsonMapping | None, own: JsonMapping) -> JsonObject:
+        """The parameters with the envelope."""
+        return _with_meta(params, self._envelope, own)
 
-    def headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
-        """The headers that repeat the body."""
+    def headers(self, method: str, params: JsonMapping) -> dict[str, str]:
+        """The headers that repeat parts of the body."""
         return {VERSION_HEADER: self.version, **headers.request_headers(method, params)}
 
 
-ClientDialect = HandshakeDialect | ModernDialect
+def _with_meta(params: JsonMapping | None, envelope: JsonMapping, own: JsonMapping) -> JsonObject:
+    params = params or {}
+    return {**params, "_meta": {**envelope, **params.get("_meta", {}), **own}}
+
+
+ClientDialect: TypeAlias = HandshakeDialect | ModernDialect

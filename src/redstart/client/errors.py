@@ -1,4 +1,4 @@
-"""What can go wrong for a client. A timeout is the built-in `TimeoutError`.
+"""The errors of a client. A timeout is the built-in `TimeoutError`.
 
 ClientError
 ├── RequestError       the server answered with a JSON-RPC error
@@ -13,9 +13,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+from msgspec import UNSET
+
+from redstart.wire import jsonrpc
+
 
 class ClientError(Exception):
-    """Whatever the client raises of its own, except `TimeoutError`.
+    """Any error of the client, except `TimeoutError`.
 
     >>> issubclass(RequestError, ClientError)
     True
@@ -40,7 +45,7 @@ class RequestError(ClientError):
 
 
 class ConnectionClosed(ClientError):
-    """The server is gone; carries its exit status and the last lines of its stderr where it had them.
+    """The server is gone. Has its exit status and the last lines of its stderr, if it was a subprocess.
 
     >>> str(ConnectionClosed("the server ended", exit_status=1, stderr=["boom"]))
     'the server ended with exit status 1; the end of its stderr:\\n  boom'
@@ -67,7 +72,7 @@ class SessionExpired(ClientError):
 
 
 class HttpError(ClientError):
-    """An HTTP answer that is no JSON-RPC message.
+    """An HTTP response that is not a JSON-RPC message.
 
     >>> HttpError("POST", "http://127.0.0.1:1/mcp", 401, "no token").status
     401
@@ -92,10 +97,19 @@ class InvalidReply(ClientError):
 
 
 class NotSupported(ClientError):
-    """This server, or the revision spoken with it, has no such thing.
+    """This server, or the revision that it speaks, does not have what was asked for.
 
     >>> raise NotSupported("ping does not exist here")
     Traceback (most recent call last):
     ...
     redstart.client.errors.NotSupported: ping does not exist here
     """
+
+
+def request_error(raw: msgspec.Raw) -> RequestError:
+    """The exception for the `error` member of a response."""
+    try:
+        fault = jsonrpc.decode_fault(raw)
+    except msgspec.MsgspecError:
+        return RequestError(jsonrpc.INTERNAL_ERROR, f"The server sent a malformed error: {bytes(raw)[:200]!r}")
+    return RequestError(fault.code, fault.message, None if fault.data is UNSET else fault.data)

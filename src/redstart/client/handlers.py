@@ -1,6 +1,6 @@
-"""What a server may ask its client: elicitation, sampling, roots. One set of callbacks answers both eras.
+"""The handlers of a server's questions: elicitation, sampling, roots. The same handlers answer in both eras.
 
-Must not know: how a question came (a request, or an entry of `inputRequests`) and how the answer goes back.
+Must not know how a question came (as a request, or as an entry of `inputRequests`) nor how the answer is sent.
 Spec: /specification/2026-07-28/client/elicitation, /client/sampling, /client/roots.
 """
 
@@ -10,19 +10,21 @@ import inspect
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from redstart.client.dialects import FORMS_SINCE, URLS_SINCE
 from redstart.client.errors import RequestError
-from redstart.wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
+from redstart.wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, JsonMapping, JsonObject
 
 REJECTED: Final = -1
 """The error code for a sampling request that the user turned down (handshake era)."""
 
 _ACTIONS: Final = ("accept", "decline", "cancel")
+
+T = TypeVar("T")
 
 
 class ElicitRequest(Struct, rename="camel", kw_only=True):
@@ -34,12 +36,12 @@ class ElicitRequest(Struct, rename="camel", kw_only=True):
 
     message: str
     mode: str = "form"
-    schema: dict[str, Any] = msgspec.field(name="requestedSchema", default_factory=dict)
+    schema: JsonObject = msgspec.field(name="requestedSchema", default_factory=dict)
     url: str | None = None
     key: str | None = None
-    """The server's name for the question, in the modern era."""
+    """The server's key of the question, in the modern era."""
     elicitation_id: str | None = None
-    meta: dict[str, Any] = msgspec.field(name="_meta", default_factory=dict)
+    meta: JsonObject = msgspec.field(name="_meta", default_factory=dict)
 
 
 class SampleRequest(Struct, rename="camel", kw_only=True):
@@ -49,30 +51,30 @@ class SampleRequest(Struct, rename="camel", kw_only=True):
     100
     """
 
-    messages: list[dict[str, Any]]
+    messages: list[JsonObject]
     max_tokens: int
     system_prompt: str | None = None
-    model_preferences: dict[str, Any] | None = None
+    model_preferences: JsonObject | None = None
     include_context: str | None = None
     temperature: float | None = None
     stop_sequences: list[str] | None = None
     metadata: Any = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: dict[str, Any] | None = None
+    tools: list[JsonObject] | None = None
+    tool_choice: JsonObject | None = None
     key: str | None = None
-    meta: dict[str, Any] = msgspec.field(name="_meta", default_factory=dict)
+    meta: JsonObject = msgspec.field(name="_meta", default_factory=dict)
 
 
-Root: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
-OnElicit: TypeAlias = Callable[[ElicitRequest], Any | Awaitable[Any]]
-OnSample: TypeAlias = Callable[[SampleRequest], Any | Awaitable[Any]]
+Root: TypeAlias = str | os.PathLike[str] | JsonMapping
+OnElicit: TypeAlias = Callable[[ElicitRequest], object]
+OnSample: TypeAlias = Callable[[SampleRequest], object]
 Roots: TypeAlias = Iterable[Root] | Callable[[], Iterable[Root] | Awaitable[Iterable[Root]]]
 
 
 class QuestionHandlers:
-    """The callbacks, the capabilities that follow from them, and the answers they give.
+    """The handlers, the capabilities that follow from them, and their answers.
 
-    >>> QuestionHandlers(on_elicit=lambda request: {"name": "Ada"}).capabilities(None)
+    >>> QuestionHandlers(on_elicit=lambda request: {"name": "Ada"}).capabilities(URLS_SINCE)
     {'elicitation': {'form': {}, 'url': {}}}
     """
 
@@ -81,56 +83,60 @@ class QuestionHandlers:
         on_elicit: OnElicit | None = None,
         on_sample: OnSample | None = None,
         roots: Roots | None = None,
-        extra: Mapping[str, Any] | None = None,
+        extra: JsonMapping | None = None,
     ) -> None:
         self._on_elicit = on_elicit
         self._on_sample = on_sample
         self._roots = roots if roots is None or callable(roots) else list(roots)
         self._extra = extra or {}
 
-    def capabilities(self, version: str | None) -> dict[str, Any]:
-        """What to declare to a server of `version` (`None`: the newest), widened by `capabilities=`."""
-        declared: dict[str, Any] = {}
-        if self._on_elicit is not None and (version is None or version >= FORMS_SINCE):
-            modes = version is None or version >= URLS_SINCE
-            declared["elicitation"] = {"form": {}, "url": {}} if modes else {}
+    def capabilities(self, version: str) -> JsonObject:
+        """What to declare to a server of `version`, widened by `capabilities=`."""
+        declared: JsonObject = {}
+        if self._on_elicit is not None and version >= FORMS_SINCE:
+            declared["elicitation"] = {"form": {}, "url": {}} if version >= URLS_SINCE else {}
         if self._on_sample is not None:
             declared["sampling"] = {}
         if self._roots is not None:
             declared["roots"] = {}
         return _merged(declared, self._extra)
 
-    async def answer(self, method: str, params: Any, key: str | None = None) -> dict[str, Any]:
-        """The result of one question; RequestError where there is none to give."""
-        params = params if isinstance(params, dict) else {}
-        try:
-            if method == "elicitation/create" and self._on_elicit is not None:
-                elicit = msgspec.convert({**params, "key": key}, ElicitRequest)
-                return elicited(elicit, await _awaited(self._on_elicit(elicit)))
-            if method == "sampling/createMessage" and self._on_sample is not None:
-                sample = msgspec.convert({**params, "key": key}, SampleRequest)
-                return _sampled(await _awaited(self._on_sample(sample)))
-        except msgspec.ValidationError as error:
-            raise RequestError(INVALID_PARAMS, f"{method}: {error}") from error
+    async def answer(self, method: str, params: object, key: str | None = None) -> JsonObject:
+        """The result for one question; RequestError if there is none to give."""
+        if method == "elicitation/create" and self._on_elicit is not None:
+            elicit = _question(ElicitRequest, method, params, key)
+            return elicited(elicit, await _awaited(self._on_elicit(elicit)))
+        if method == "sampling/createMessage" and self._on_sample is not None:
+            return _sampled(await _awaited(self._on_sample(_question(SampleRequest, method, params, key))))
         if method == "roots/list" and self._roots is not None:
-            roots = await _awaited(self._roots()) if callable(self._roots) else self._roots
+            roots = await _awaited(self._roots() if callable(self._roots) else self._roots)
             return {"roots": [_root(root) for root in roots]}
         raise RequestError(METHOD_NOT_FOUND, f"This client does not answer {method}")
 
 
-async def _awaited(value: Any) -> Any:
+def _question(kind: type[T], method: str, params: object, key: str | None) -> T:
+    try:
+        return msgspec.convert({**(params if isinstance(params, dict) else {}), "key": key}, kind)
+    except msgspec.ValidationError as error:
+        raise RequestError(INVALID_PARAMS, f"{method}: {error}") from error
+
+
+async def _awaited(value: T | Awaitable[T]) -> T:
     return await value if inspect.isawaitable(value) else value
 
 
-def _merged(declared: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(declared: JsonMapping, extra: JsonMapping) -> JsonObject:
+    """`declared` widened by `extra`, objects inside of objects too."""
+    merged = dict(declared)
     for name, value in extra.items():
-        inner = declared.get(name)
-        both = isinstance(inner, dict) and isinstance(value, Mapping)
-        declared[name] = _merged(dict(inner or {}), value) if both else value
-    return declared
+        inner = merged.get(name)
+        if isinstance(inner, dict) and isinstance(value, Mapping):
+            value = _merged(inner, value)
+        merged[name] = value
+    return merged
 
 
-def elicited(request: ElicitRequest, answer: Any) -> dict[str, Any]:
+def elicited(request: ElicitRequest, answer: object) -> JsonObject:
     """An `ElicitResult` from what `on_elicit` returned.
 
     >>> ask = ElicitRequest(message="Sure?")
@@ -148,7 +154,7 @@ def elicited(request: ElicitRequest, answer: Any) -> dict[str, Any]:
     answer = msgspec.to_builtins(answer)
     if not isinstance(answer, dict):
         raise TypeError(f"on_elicit returned {answer!r}; return a dict with the values of the form")
-    result: dict[str, Any] = answer if _is_explicit(request, answer) else {"action": "accept", "content": answer}
+    result: JsonObject = answer if _is_explicit(request, answer) else {"action": "accept", "content": answer}
     if result["action"] == "accept" and request.mode == "form":
         result = {**result, "content": {**_defaults(request.schema), **(result.get("content") or {})}}
     elif "content" in result:
@@ -156,19 +162,19 @@ def elicited(request: ElicitRequest, answer: Any) -> dict[str, Any]:
     return result
 
 
-def _is_explicit(request: ElicitRequest, answer: dict[str, Any]) -> bool:
-    """Whether `answer` is a whole ElicitResult, and not a form that has a field called "action"."""
+def _is_explicit(request: ElicitRequest, answer: JsonObject) -> bool:
+    """Whether `answer` is a whole ElicitResult, and not the values of a form that has a field "action"."""
     if answer.get("action") not in _ACTIONS or not answer.keys() <= {"action", "content", "_meta"}:
         return False
     return "content" in answer or "action" not in request.schema.get("properties", {})
 
 
-def _defaults(schema: dict[str, Any]) -> dict[str, Any]:
+def _defaults(schema: JsonObject) -> JsonObject:
     fields = schema.get("properties", {})
     return {name: field["default"] for name, field in fields.items() if "default" in field}
 
 
-def _sampled(answer: Any) -> dict[str, Any]:
+def _sampled(answer: object) -> JsonObject:
     if answer is None:
         raise RequestError(REJECTED, "The user rejected the sampling request")
     if isinstance(answer, str):
@@ -179,7 +185,7 @@ def _sampled(answer: Any) -> dict[str, Any]:
     return {"role": "assistant", "model": "unknown", **answer}
 
 
-def _root(root: Root) -> dict[str, Any]:
+def _root(root: Root) -> JsonObject:
     if isinstance(root, Mapping):
         return dict(root)
     text = os.fspath(root)

@@ -1,7 +1,7 @@
-"""Streamable HTTP: one POST a message, its answer a JSON body or a stream of events; in the handshake era also
-a session, a GET stream for what the server says unasked, and streams that go on after a break.
+"""Streamable HTTP: one POST per message, answered by a JSON body or a stream of events. In the handshake era also a
+session, a GET stream for the server's own messages, and streams that continue after a break.
 
-Must not know what the messages ask. httpx2 is imported when a URL is opened, never before.
+Must not know what the messages ask.
 Spec: /specification/2026-07-28/basic/transports/streamable-http, /specification/2025-11-25/basic/transports.
 """
 
@@ -11,21 +11,32 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from redstart.client.endpoint import SESSION, HttpEndpoint, as_error, content_type, network_errors, reason, refusal
+import httpx2
+
 from redstart.client.errors import ClientError, ConnectionClosed, InvalidReply, SessionExpired
-from redstart.client.sse import EventParser
+from redstart.client.http_endpoint import (
+    EVENT_STREAM,
+    SESSION,
+    HttpEndpoint,
+    content_type,
+    error_in,
+    events,
+    is_stream,
+    refusal,
+)
+from redstart.client.http_sse import HttpSseTransport
 from redstart.client.transport import Inbox, Outgoing, Transport
 
 log = logging.getLogger("redstart.client")
 
 RETRY: Final = 1.0
-"""Seconds before a broken stream is asked for again, where the server names no time."""
+"""Seconds before a broken stream is asked for again, if the server does not name a time."""
 ATTEMPTS: Final = 5
-"""How often in a row that may fail."""
+"""How many attempts in a row may fail."""
 _DRAIN: Final = 1.0
-"""Seconds for the end of a stream that has brought its answer, so that its connection can be used again."""
+"""Seconds in which a stream may end after its answer, so that its connection can be used again."""
 
 
 class StreamPosition:
@@ -36,19 +47,16 @@ class StreamPosition:
         self.retry = RETRY
 
 
-class HttpTransport:
-    """One endpoint. `headers` go with every request."""
+class HttpTransport(Transport):
+    """One URL. `headers` go with every request."""
 
     http = True
-    restartable = False
 
-    def __init__(self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None) -> None:
-        self.url = url
-        self._reach: dict[str, Any] = {"headers": headers, "timeout": timeout}
-        self._endpoint = HttpEndpoint(url, headers or {}, timeout)
-        self._requests: dict[int, asyncio.Task[None]] = {}
-        self._others: set[asyncio.Task[None]] = set()
-        self._stream: asyncio.Task[None] | None = None
+    def __init__(self, url: str, headers: Mapping[str, str], timeout: float | None) -> None:
+        self._older = HttpSseTransport(url, headers, timeout)
+        self._endpoint = HttpEndpoint(url, headers, timeout)
+        self._requests: dict[int, asyncio.Future[None]] = {}
+        self._stream: asyncio.Future[None] | None = None
         self._stream_known = asyncio.Event()
         self._session_headers: Mapping[str, str] = {}
 
@@ -56,163 +64,139 @@ class HttpTransport:
         self._inbox = inbox
         self._endpoint.open()
 
-    async def ready(self) -> None:
-        return
-
     def send(self, message: Outgoing) -> asyncio.Future[None] | None:
-        loop = asyncio.get_running_loop()
-        if message.id is None:
-            task = loop.create_task(self._post_other(message))
-            self._others.add(task)
-            task.add_done_callback(self._others.discard)
-            return task
         id = message.id
-        self._requests[id] = request = loop.create_task(self._post_request(message, id))
+        if id is None:
+            return self._endpoint.tasks.start(self._post_other(message))
+        self._requests[id] = request = self._endpoint.tasks.start(self._post_request(message, id))
         request.add_done_callback(lambda _: self._requests.pop(id, None))
         return None
 
     def cancel(self, id: int, *, modern: bool) -> bool:
-        """Close the stream of `id`: in the modern era that is the cancellation, before it says nothing."""
-        task = self._requests.pop(id, None)
-        if task is not None:
-            self._others.add(task)  # it still has to close its response
-            task.add_done_callback(self._others.discard)
-            task.cancel()
+        """Close the stream of `id`. In the modern era that is the cancellation; before, it has no meaning."""
+        request = self._requests.pop(id, None)
+        if request is not None:
+            request.cancel()
         return modern
 
     def older(self) -> Transport:
-        """The HTTP transport of the first revision."""
-        from redstart.client.http_sse import HttpSseTransport
-
-        return HttpSseTransport(self.url, **self._reach)
+        return self._older
 
     async def close(self) -> None:
-        stopped = [*self._requests.values(), *([self._stream] if self._stream else [])]
-        for task in stopped:
-            task.cancel()
-        waiting = [*stopped, *self._others]
-        if waiting:
-            await asyncio.wait(waiting, timeout=_DRAIN)
+        for request in self._requests.values():
+            request.cancel()
+        if self._stream is not None:
+            self._stream.cancel()
+        await self._endpoint.tasks.wait(_DRAIN)
         if self._endpoint.session is not None:
             with contextlib.suppress(ClientError, TimeoutError):
                 async with asyncio.timeout(_DRAIN), self._endpoint.exchange("DELETE", self._session_headers):
                     self._endpoint.session = None
-        for task in waiting:
-            task.cancel()
-        if waiting:
-            await asyncio.wait(waiting)
         await self._endpoint.close()
 
     # ---------------------------------------------------------------- POST
 
     async def _post_other(self, message: Outgoing) -> None:
-        """A notification, or an answer to the server: 202 and nothing more."""
+        """Send a notification, or an answer to the server: the answer is 202 without a body."""
         async with self._endpoint.exchange("POST", message.headers, message.data) as response:
             if response.status_code >= 300:
-                raise await self._refusal(response, sessions=not message.modern)
+                raise await self._refusal(response, modern=message.modern)
 
     async def _post_request(self, message: Outgoing, id: int) -> None:
+        position = StreamPosition()
         try:
-            if message.method == "initialize":
-                self._endpoint.session = None
-            position = StreamPosition()
-            async with self._endpoint.exchange("POST", message.headers, message.data) as response:
-                if message.method == "initialize":
-                    self._endpoint.session = response.headers.get(SESSION)
-                if content_type(response) == "text/event-stream" and response.status_code == 200:
-                    await self._read(response, position, id, resumable=not message.modern)
-                else:
-                    await self._take_body(response, id, sessions=not message.modern)
-            if self._inbox.is_open(id) and position.id is not None and not message.modern:
+            try:
+                await self._request(message, id, position)
+            except ConnectionClosed:
+                if message.modern or position.id is None:
+                    raise
+            if position.id is not None and not message.modern:
                 await self._follow(position, message.headers, id)
-            self._inbox.fail(id, ConnectionClosed(f"{self.url} ended the answer to {message.method} early"))
+            self._inbox.fail(id, ConnectionClosed(f"{self._endpoint.url} ended the answer to {message.method} early"))
         except ClientError as error:
             self._inbox.fail(id, error)
-        except Exception as error:  # a bug must not leave the caller waiting
-            log.exception("POST %s failed", self.url)
+        except Exception as error:  # a bug here must not leave the caller waiting
+            log.exception("POST %s failed", self._endpoint.url)
             self._inbox.fail(id, error)
 
-    async def _take_body(self, response: Any, id: int, *, sessions: bool) -> None:
-        if response.status_code >= 300:
-            raise await self._refusal(response, sessions=sessions)
-        body = await response.aread()
-        self._inbox.receive(body)
-        if self._inbox.is_open(id):
-            raise as_error(body) or InvalidReply(
-                f"POST {self.url}: HTTP {response.status_code} with {content_type(response) or 'no content'},"
-                " and no answer to the request"
-            )
+    async def _request(self, message: Outgoing, id: int, position: StreamPosition) -> None:
+        """Send a request, and read its answer or the stream that should bring it."""
+        opening = message.method == "initialize"
+        if opening:
+            self._endpoint.session = None
+        async with self._endpoint.exchange("POST", message.headers, message.data) as response:
+            if opening:
+                self._endpoint.session = response.headers.get(SESSION)
+            if is_stream(response):
+                await self._read(response, position, id)
+                return
+            if response.status_code >= 300:
+                raise await self._refusal(response, modern=message.modern)
+            body = await response.aread()
+            self._inbox.receive(body)
+            if self._inbox.is_open(id):
+                raise error_in(body) or InvalidReply(
+                    f"POST {self._endpoint.url}: HTTP {response.status_code} with"
+                    f" {content_type(response) or 'no content'}, and no answer to the request"
+                )
 
-    async def _refusal(self, response: Any, *, sessions: bool) -> ClientError:
-        """The error for a status of 300 and more; a JSON-RPC error in the body says most."""
-        if response.status_code == 404 and sessions and self._endpoint.session is not None:
-            return SessionExpired(f"{self.url} does not know this session any more (HTTP 404)")
+    async def _refusal(self, response: httpx2.Response, *, modern: bool) -> ClientError:
+        """The error for a status of 300 and more."""
+        if response.status_code == 404 and not modern and self._endpoint.session is not None:
+            return SessionExpired(f"{self._endpoint.url} does not know this session any more (HTTP 404)")
         return await refusal(response)
 
     # ---------------------------------------------------------------- streams
 
-    async def _read(self, response: Any, position: StreamPosition, id: int | None, *, resumable: bool) -> None:
-        """Deliver a stream's messages until it ends or has answered `id`; a break where it can go on is an end too."""
-        parser = EventParser()
-        chunks = response.aiter_bytes()
-        try:
-            async for chunk in chunks:
-                for event in parser.feed(chunk):
+    async def _read(self, response: httpx2.Response, position: StreamPosition, id: int | None) -> None:
+        """Deliver the messages of a stream until it ends, which it must do soon after the answer to `id`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as limit:
+                async for event in events(response):
                     position.id = event.id or position.id
                     position.retry = position.retry if event.retry is None else event.retry / 1000
                     if event.data and event.event == "message":
                         self._inbox.receive(event.data)
-                if id is not None and not self._inbox.is_open(id):
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(_DRAIN):
-                            async for _ in chunks:
-                                pass
-                    return
-        except network_errors() as error:
-            if id is not None and not self._inbox.is_open(id):
-                return
-            if not resumable or position.id is None:
-                raise ConnectionClosed(f"{self.url} broke off: {reason(error)}") from error
+                    if id is not None and limit.when() is None and not self._inbox.is_open(id):
+                        limit.reschedule(asyncio.get_running_loop().time() + _DRAIN)
 
     async def _follow(self, position: StreamPosition, headers: Mapping[str, str], id: int | None) -> None:
-        """Ask for a stream by GET, again and again from where it broke off, until `id` is answered."""
+        """Ask for a stream by GET, and again from where it broke off, until `id` is answered."""
         failures = 0
         while id is None or self._inbox.is_open(id):
             if position.id is not None or failures:
                 await asyncio.sleep(position.retry)
             resume = {} if position.id is None else {"Last-Event-ID": position.id}
             try:
-                async with self._endpoint.exchange(
-                    "GET", {**headers, **resume, "Accept": "text/event-stream"}
-                ) as response:
-                    if response.status_code != 200 or content_type(response) != "text/event-stream":
-                        raise await self._refusal(response, sessions=True)
+                async with self._endpoint.exchange("GET", {**headers, **resume, "Accept": EVENT_STREAM}) as response:
+                    if not is_stream(response):
+                        raise await self._refusal(response, modern=False)
                     failures = 0
                     if id is None:
                         self._stream_known.set()
-                    await self._read(response, position, id, resumable=True)
+                    await self._read(response, position, id)
             except ConnectionClosed:
                 failures += 1
                 if failures == ATTEMPTS:
                     raise
 
     def listen(self, headers: Mapping[str, str]) -> None:
-        """Open the GET stream; without a session there is nothing that could be said on it."""
+        """Open the GET stream. Without a session the server has nothing to send on it."""
         self._session_headers = headers
         if self._stream is not None:
             self._stream.cancel()
         self._stream_known = asyncio.Event()
         if self._endpoint.session is None:
             self._stream_known.set()
-            return
-        self._stream = asyncio.get_running_loop().create_task(self._listen(headers, self._stream_known))
+        else:
+            self._stream = self._endpoint.tasks.start(self._listen(headers, self._stream_known))
 
     async def _listen(self, headers: Mapping[str, str], known: asyncio.Event) -> None:
         try:
             await self._follow(StreamPosition(), headers, None)
         except ConnectionClosed as error:
             self._inbox.deaf(error)
-        except ClientError as error:  # 405 is a server without such a stream
+        except ClientError as error:  # 405: the server has no such stream
             log.debug("no GET stream: %s", error)
         finally:
             known.set()

@@ -1,6 +1,6 @@
 """Finding the era and the revision that both sides speak.
 
-`server/discover` first; whatever is no sign of a modern server leads to `initialize`, never one particular code.
+`server/discover` comes first. Every answer that is not of a modern server leads to `initialize`, whatever its code.
 Spec: /specification/2026-07-28/basic/versioning (detection), /specification/2025-11-25/basic/lifecycle.
 """
 
@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from redstart.client.connection import RpcConnection
 from redstart.client.dialects import HANDSHAKE_VERSIONS, MODERN_VERSIONS, HandshakeDialect, ModernDialect
-from redstart.client.errors import (
-    ClientError,
-    ConnectionClosed,
-    HttpError,
-    InvalidReply,
-    NotSupported,
-    RequestError,
-)
+from redstart.client.errors import ClientError, ConnectionClosed, HttpError, NotSupported, RequestError
 from redstart.client.handlers import QuestionHandlers
 from redstart.client.results import decoded
 from redstart.wire import meta
-from redstart.wire.jsonrpc import HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION
+from redstart.wire.jsonrpc import (
+    HEADER_MISMATCH,
+    MISSING_CLIENT_CAPABILITY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    JsonMapping,
+    JsonObject,
+)
 from redstart.wire.meta import Implementation
 from redstart.wire.types import DiscoverResult, InitializeResult
 
@@ -36,140 +34,140 @@ log = logging.getLogger("redstart.client")
 PROBE: Final = 3.0
 """Seconds of silence on a pipe after which `initialize` is tried too."""
 
+LATEST_HANDSHAKE: Final = HANDSHAKE_VERSIONS[-1]
+
 _ACCESS: Final = (401, 402, 403, 407, 429)
-"""HTTP statuses that say who may ask, nothing about the era."""
+"""HTTP statuses that say who may ask, and nothing about the era."""
 
 _UNKNOWN: Final = (400, 404, 405)
 """HTTP statuses of a server that does not know Streamable HTTP."""
 
-_discovered: Final = msgspec.json.Decoder(DiscoverResult)
-_initialized: Final = msgspec.json.Decoder(InitializeResult)
-
 
 class Negotiated(Struct, frozen=True):
-    """What is known of the server."""
+    """What the negotiation has shown of the server."""
 
     version: str
     info: Implementation
-    capabilities: dict[str, Any]
+    capabilities: JsonObject
     instructions: str | None
 
 
 class Negotiator:
-    """Opens a connection by the rules of one era, or finds out which."""
+    """Opens a connection in one era, or finds out which era the server knows."""
 
     def __init__(
         self,
         connection: RpcConnection,
         handlers: QuestionHandlers,
-        client_info: Mapping[str, Any],
+        client_info: JsonMapping,
         log_level: str | None,
-        modern_level: str | None,
+        *,
+        wants_log: bool,
     ) -> None:
         self._connection = connection
         self._handlers = handlers
         self._client_info = client_info
         self._log_level = log_level
-        self._modern_level = modern_level
-        self._modern: ModernDialect
+        # Without a level a modern server sends no log at all; a client with a callback wants one.
+        self._modern_log_level = log_level or ("info" if wants_log else None)
 
     async def open(self, protocol: str) -> Negotiated:
         """Settle on `protocol`, which is a revision or "auto"."""
+        if protocol in HANDSHAKE_VERSIONS:
+            return await self._handshake(protocol, exact=True)
         if protocol in MODERN_VERSIONS:
             return await self._pinned(protocol)
-        if protocol in HANDSHAKE_VERSIONS:
-            return await self._shake_hands(protocol, exact=True)
-        return await self._detect()
+        try:
+            return await self._first_answer()
+        except (ClientError, TimeoutError) as error:
+            version = await self._other_version(error)
+        return await (self._discover(version) if version in MODERN_VERSIONS else self._handshake(version))
 
     # ---------------------------------------------------------------- the modern era
 
     async def _discover(self, version: str) -> Negotiated:
-        connection = self._connection
         capabilities = self._handlers.capabilities(version)
-        connection.dialect = self._modern = ModernDialect(version, capabilities, self._client_info, self._modern_level)
-        raw = await connection.request("server/discover")
-        found: DiscoverResult = decoded("server/discover", _discovered, raw)
-        if version not in found.supported_versions:
-            raise NotSupported(f"the server does not speak {version}, but {_listed(found.supported_versions)}")
-        said = found.meta.get(meta.SERVER_INFO) if isinstance(found.meta, dict) else None
+        dialect = ModernDialect(version, capabilities, self._client_info, self._modern_log_level)
+        self._connection.dialect = dialect
+        raw = await self._connection.request("server/discover")
+        self._connection.dialect = dialect  # `initialize` may have been tried meanwhile
+        result = decoded("server/discover", DiscoverResult, raw)
+        if version not in result.supported_versions:
+            raise _not_spoken(version, result.supported_versions)
+        info = result.meta.get(meta.SERVER_INFO) if isinstance(result.meta, dict) else None
         try:
-            info = msgspec.convert(said, Implementation)
+            server = msgspec.convert(info, Implementation)
         except msgspec.ValidationError:
-            info = Implementation("")  # it should say who it is, but need not
-        return Negotiated(version, info, found.capabilities, found.instructions or None)
+            server = Implementation("")  # a server should give its name, but need not
+        return Negotiated(version, server, result.capabilities, result.instructions or None)
 
     async def _pinned(self, version: str) -> Negotiated:
-        """The server at this very revision, or what it speaks instead."""
+        """The server at this revision; NotSupported says which one it speaks instead."""
         try:
             return await self._discover(version)
-        except (RequestError, HttpError, InvalidReply, ConnectionClosed) as error:
-            if isinstance(error, RequestError) and (offered := _offered(error)):
-                raise NotSupported(f"the server does not speak {version}, but {_listed(offered)}") from error
-            await self._verdict(error)
-            try:
-                older = await self._shake_hands(HANDSHAKE_VERSIONS[-1])
-            except (ClientError, TimeoutError):
-                if not isinstance(error, HttpError) or error.status not in _UNKNOWN:
-                    raise error from None
-                raise NotSupported(f"there is no MCP endpoint here: {error.request}: HTTP {error.status}") from error
-            raise NotSupported(f"the server does not speak {version}, but {older.version}") from error
-
-    async def _detect(self) -> Negotiated:
-        probe = asyncio.ensure_future(self._discover(MODERN_VERSIONS[-1]))
-        probe.add_done_callback(_seen)
-        try:
-            return await self._first_answer(probe)
+        except NotSupported:
+            raise
         except (ClientError, TimeoutError) as error:
-            offer = await self._verdict(error)
-        finally:
-            probe.cancel()
-        return await (self._shake_hands(HANDSHAKE_VERSIONS[-1]) if offer is None else self._discover(offer))
+            if offered := _offered(error):
+                raise _not_spoken(version, offered) from error
+            await self._other_version(error)
+            try:
+                older = await self._handshake(LATEST_HANDSHAKE)
+            except (ClientError, TimeoutError):
+                if isinstance(error, HttpError) and error.status in _UNKNOWN:
+                    text = f"there is no MCP endpoint here: {error.request}: HTTP {error.status}"
+                    raise NotSupported(text) from error
+                raise error from None
+            raise _not_spoken(version, [older.version]) from error
 
-    async def _first_answer(self, probe: asyncio.Future[Negotiated]) -> Negotiated:
-        """The answer to the probe, or to `initialize` where there is none for a while.
+    async def _first_answer(self) -> Negotiated:
+        """The answer to `server/discover`, or to `initialize` if a pipe stays silent for a while.
 
-        Silence on a pipe is an older server that ignores the question, or any server that is slow to start. Ask the
-        older way too: a server that knows both answers in the order of the questions.
+        A silent server is an older one that ignores the question, or any server that is slow to start. A server that
+        knows both questions answers the first one first.
         """
-        if self._connection.transport.http or (await asyncio.wait([probe], timeout=PROBE))[0]:
-            return await probe
-        hello = asyncio.ensure_future(self.initialize(HANDSHAKE_VERSIONS[-1]))
-        hello.add_done_callback(_seen)
+        probe = asyncio.ensure_future(self._discover(MODERN_VERSIONS[-1]))
+        tasks = [probe]
         try:
-            await asyncio.wait([probe, hello], return_when=asyncio.FIRST_COMPLETED)
-            if probe.done() and probe.exception() is None:
-                self._connection.dialect = self._modern
-                return probe.result()
-            return await hello
+            if not self._connection.transport.http and not (await asyncio.wait(tasks, timeout=PROBE))[0]:
+                tasks.append(asyncio.ensure_future(self.initialize(LATEST_HANDSHAKE)))
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if not probe.done() or probe.exception() is not None:
+                    return await tasks[1]
+            return await probe
         finally:
-            hello.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _verdict(self, error: ClientError | TimeoutError) -> str | None:
-        """A modern revision to try, or `None` for the handshake; raises what is no sign of either."""
-        if isinstance(error, RequestError):
-            if error.code in (HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY):
-                raise error
-            _refuse_strangers(error)
-            return _mutual(error)
-        if isinstance(error, HttpError) and error.status in _ACCESS:
+    async def _other_version(self, error: ClientError | TimeoutError) -> str:
+        """The revision to try after `error`; raises it again if it does not say that the server has another one."""
+        offered = _offered(error)
+        if offered:
+            common = [version for version in (*HANDSHAKE_VERSIONS, *MODERN_VERSIONS) if version in offered]
+            if not common:
+                raise NotSupported(f"the server speaks {', '.join(offered)}, none of which this client does") from error
+            return common[-1]
+        if isinstance(error, RequestError) and error.code in (HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY):
             raise error
-        if isinstance(error, TimeoutError) or (isinstance(error, ConnectionClosed) and not await self._restarted()):
+        if isinstance(error, TimeoutError) or (isinstance(error, HttpError) and error.status in _ACCESS):
             raise error
-        return None
+        if isinstance(error, ConnectionClosed):
+            await self._restart(error)
+        return LATEST_HANDSHAKE
 
-    async def _restarted(self) -> bool:
-        """There are servers that end when the first request is not `initialize`: start them once more."""
+    async def _restart(self, error: ConnectionClosed) -> None:
+        """Start a server once more that ended because the first request was not `initialize`."""
         connection = self._connection
         if connection.gone is None or not connection.transport.restartable:
-            return False
-        log.debug("the server ended over server/discover; it is started once more")
+            raise error
+        log.debug("the server ended after server/discover; it is started once more")
         await connection.open(connection.transport)
-        return True
 
     # ---------------------------------------------------------------- the handshake era
 
-    async def _shake_hands(self, version: str, *, exact: bool = False) -> Negotiated:
-        """`initialize`, by an older transport where the server refuses the very idea of this one."""
+    async def _handshake(self, version: str, *, exact: bool = False) -> Negotiated:
+        """`initialize`, by an older transport if the server does not know this one."""
         try:
             return await self.initialize(version, exact=exact)
         except HttpError as error:
@@ -183,7 +181,7 @@ class Negotiator:
         return await self.initialize(version, exact=exact)
 
     async def initialize(self, version: str, *, exact: bool = False) -> Negotiated:
-        """The handshake, its two messages, and the log level that was asked for."""
+        """The two messages of the handshake, and the log level that was asked for."""
         connection = self._connection
         connection.dialect = HandshakeDialect()
         params = {
@@ -191,8 +189,7 @@ class Negotiator:
             "capabilities": self._handlers.capabilities(version),
             "clientInfo": self._client_info,
         }
-        raw = await connection.request("initialize", params)
-        result: InitializeResult = decoded("initialize", _initialized, raw)
+        result = decoded("initialize", InitializeResult, await connection.request("initialize", params))
         answered = result.protocol_version
         if answered not in HANDSHAKE_VERSIONS or (exact and answered != version):
             raise NotSupported(f"asked for {version}, the server speaks {answered}")
@@ -204,31 +201,13 @@ class Negotiator:
         return Negotiated(answered, result.server_info, result.capabilities, result.instructions or None)
 
 
-def _seen(task: asyncio.Future[Negotiated]) -> None:
-    """The loser of a race has an exception that nobody waits for."""
-    if not task.cancelled():
-        task.exception()
-
-
-def _mutual(error: RequestError) -> str | None:
-    """The newest revision that a "wrong version" error offers and we speak."""
-    offered = _offered(error)
-    return next((version for version in reversed(MODERN_VERSIONS) if version in offered), None)
-
-
-def _offered(error: RequestError) -> list[str]:
-    if error.code != UNSUPPORTED_PROTOCOL_VERSION or not isinstance(error.data, dict):
+def _offered(error: Exception) -> list[str]:
+    """The revisions that the error of an unsupported version names."""
+    if not isinstance(error, RequestError) or error.code != UNSUPPORTED_PROTOCOL_VERSION:
         return []
-    offered = error.data.get("supported")
-    return offered if isinstance(offered, list) else []
+    offered = error.data.get("supported") if isinstance(error.data, dict) else None
+    return [str(version) for version in offered] if isinstance(offered, list) else []
 
 
-def _refuse_strangers(error: RequestError) -> None:
-    """A server that names its revisions, none of them ours, is no older server."""
-    offered = _offered(error)
-    if offered and not set(offered) & {*HANDSHAKE_VERSIONS, *MODERN_VERSIONS}:
-        raise NotSupported(f"the server speaks {_listed(offered)}, none of which this client does") from error
-
-
-def _listed(versions: list[str]) -> str:
-    return ", ".join(versions) or "no revision"
+def _not_spoken(version: str, offered: list[str]) -> NotSupported:
+    return NotSupported(f"the server does not speak {version}, but {', '.join(offered) or 'no revision'}")

@@ -7,27 +7,30 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 from redstart.client.callbacks import OnLog, OnNotification, OnProgress
 from redstart.client.dialects import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from redstart.client.handlers import OnElicit, OnSample, Roots
-from redstart.client.requests import MAX_ROUNDS
 from redstart.features.options import Rule, Wrong, anything, at_least, function, mapping, one_of, path, seconds, wrong
+from redstart.wire.jsonrpc import JsonMapping
 from redstart.wire.meta import LOG_LEVELS
+
+MAX_ROUNDS: Final = 16
+"""How often a server may ask before its result."""
 
 REVISIONS: Final = ("auto", *HANDSHAKE_VERSIONS, *MODERN_VERSIONS)
 
 
-def _limit(label: str, value: Any) -> Any:
+def _limit(label: str, value: object) -> object:
     try:
         return None if value is None else seconds(label, value)
     except Wrong as error:
         raise TypeError(error.or_none()) from None
 
 
-def _secret(label: str, value: Any) -> str:
+def _secret(label: str, value: object) -> str:
     if not isinstance(value, str):
         raise Wrong(label, "a text (str)", f"a {type(value).__name__}")
     return value
 
 
-def _secrets(label: str, value: Any) -> Mapping[str, str]:
+def _secrets(label: str, value: object) -> Mapping[str, str]:
     """Names and values that may be secret, so that an error does not show them."""
     try:
         return mapping(label, value)
@@ -35,7 +38,7 @@ def _secrets(label: str, value: Any) -> Mapping[str, str]:
         raise Wrong(label, error.words, f"a {type(value).__name__}") from None
 
 
-def _roots(label: str, value: Any) -> Any:
+def _roots(label: str, value: object) -> object:
     if isinstance(value, str | bytes | Mapping) or not (isinstance(value, Iterable) or callable(value)):
         wrong(label, "a list of roots or a function", value)
     return value
@@ -58,7 +61,7 @@ class ClientOptions(TypedDict, total=False):
     cwd: Annotated[str | os.PathLike[str] | None, Rule(path)]
     stderr: Annotated[Literal["inherit", "capture"], Rule(one_of("inherit", "capture"), "inherit")]
     timeout: Annotated[float | None, Rule(_limit, 60, optional=False)]
-    client_info: Annotated[Mapping[str, Any] | None, Rule(mapping)]
-    capabilities: Annotated[Mapping[str, Any] | None, Rule(mapping)]
+    client_info: Annotated[JsonMapping | None, Rule(mapping)]
+    capabilities: Annotated[JsonMapping | None, Rule(mapping)]
     log_level: Annotated[str | None, Rule(one_of(*LOG_LEVELS))]
     max_rounds: Annotated[int, Rule(at_least(1), MAX_ROUNDS)]

@@ -1,6 +1,6 @@
-"""A request from the client's point of view: everything that may have to happen before it has its result.
+"""Requests as the client's methods make them: everything that may have to happen before there is a result.
 
-Headers that repeat arguments, answers that the server wants first, a session that has to be opened again.
+Headers that repeat arguments, answers that the server needs first, a session that has to be opened again.
 Spec: /specification/2026-07-28/basic/patterns/mrtr, /specification/2025-11-25/basic/transports#session-management.
 """
 
@@ -8,150 +8,134 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 from msgspec import Raw
 
-from redstart.client import results
 from redstart.client.callbacks import OnProgress
 from redstart.client.connection import RpcConnection
 from redstart.client.errors import ClientError, InvalidReply, RequestError, SessionExpired
 from redstart.client.handlers import QuestionHandlers
 from redstart.client.headers import param_headers
-from redstart.client.listen import Subscriptions
 from redstart.client.negotiate import Negotiated, Negotiator
+from redstart.client.results import decoded
 from redstart.client.tool_cache import ToolCache
 from redstart.protocol.methods import METHODS
-from redstart.wire.jsonrpc import HEADER_MISMATCH
-from redstart.wire.types import ListedTool
-
-MAX_ROUNDS: Final = 16
-"""How often a server may ask before its result."""
+from redstart.wire.jsonrpc import HEADER_MISMATCH, JsonMapping, JsonObject
+from redstart.wire.types import InputRequired, ListedTool, ListResult
 
 _PAUSE: Final = 0.05
-"""Seconds before the first retry of a request that was put off without a question; doubled each time."""
+"""Seconds before the first retry of a request that the server put off without a question; doubled each time."""
 
 _NOT_REPEATED: Final = ("tools/call",)
-"""What may have effects, so that only the caller can say whether to do it again."""
+"""Requests that may have effects, so that only the caller can decide to repeat them."""
+
+
+class RequestOptions(TypedDict, total=False):
+    """What a caller may say of one request."""
+
+    timeout: float | None
+    on_progress: OnProgress | None
 
 
 class Requests:
-    """Requests over one connection, once it is open."""
+    """Requests over one open connection, and what is remembered between them."""
 
     def __init__(
         self, connection: RpcConnection, handlers: QuestionHandlers, negotiator: Negotiator, max_rounds: int
     ) -> None:
         self.connection = connection
-        self.tools = ToolCache(self.list_tools, http=connection.transport.http)
-        self.subscriptions = Subscriptions(self.request)
-        self.peer: Negotiated
+        self.server: Negotiated
+        self.tools = ToolCache(self.list_tools)
+        self.watched: dict[str, set[object]] = {}
+        """The resources that a handshake server watches for us, and who wants each of them."""
         self._handlers = handlers
         self._negotiator = negotiator
         self._max_rounds = max_rounds
         self._renewing = asyncio.Lock()
 
     async def open(self, protocol: str) -> None:
-        """Find the era; everything else may follow."""
-        self.peer = await self._negotiator.open(protocol)
+        """Find the era. Requests may follow."""
+        self.server = await self._negotiator.open(protocol)
         self.connection.listeners.add(self.tools)
 
     # ---------------------------------------------------------------- one request
 
-    async def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        seconds: float | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> Raw:
-        """Send a request; where the server has forgotten the session, open a new one and ask once more."""
-        peer = self.peer
+    async def request(self, method: str, params: JsonMapping | None = None, **options: Unpack[RequestOptions]) -> Raw:
+        """Send a request. If the server has forgotten the session, open a new one and send it once more."""
+        server = self.server
         try:
-            return await self._send(method, params, seconds, on_progress)
+            return await self._send(method, params, **options)
         except SessionExpired as error:
-            await self._renew(peer)
+            await self._renew(server)
             if method in _NOT_REPEATED:
                 raise SessionExpired(f"{error}; a new one is open now, but {method} was not repeated") from error
-        return await self._send(method, params, seconds, on_progress)
+        return await self._send(method, params, **options)
 
-    async def _send(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        seconds: float | None,
-        on_progress: OnProgress | None,
-    ) -> Raw:
-        options: dict[str, Any] = {"seconds": seconds, "on_progress": on_progress}
-        if method != "tools/call" or not (self.connection.transport.http and self.connection.dialect.modern):
-            return await self.connection.request(method, params, **options)
+    async def _send(self, method: str, params: JsonMapping | None, **options: Unpack[RequestOptions]) -> Raw:
+        connection = self.connection
+        if method != "tools/call" or not (connection.transport.http and connection.dialect.modern):
+            return await connection.request(method, params, **options)
         try:
-            headers = await self._param_headers(params or {})
-            return await self.connection.request(method, params, headers=headers, **options)
+            return await connection.request(method, params, headers=await self._param_headers(params), **options)
         except RequestError as error:
             if error.code != HEADER_MISMATCH:
                 raise
-        self.tools.forget()  # its schema may have changed since we read it
-        headers = await self._param_headers(params or {})
-        return await self.connection.request(method, params, headers=headers, **options)
+        self.tools.forget()  # the schema of the tool may have changed
+        return await connection.request(method, params, headers=await self._param_headers(params), **options)
 
-    async def _param_headers(self, params: Mapping[str, Any]) -> dict[str, str]:
-        known = await self.tools.get(str(params.get("name")))
-        return param_headers(known.rules, params.get("arguments")) if known.rules else {}
+    async def _param_headers(self, params: JsonMapping | None) -> dict[str, str]:
+        params = params or {}
+        tool = await self.tools.get(str(params.get("name")))
+        return param_headers(tool.rules, params.get("arguments"))
 
     async def _renew(self, stale: Negotiated) -> None:
-        """Open a new session unless another task has done so meanwhile."""
+        """Open a new session, unless another task has done so."""
         async with self._renewing:
-            if self.peer is stale:
-                self.peer = await self._negotiator.initialize(stale.version, exact=True)
-                await self.subscriptions.renew()
+            if self.server is stale:
+                self.server = await self._negotiator.initialize(stale.version, exact=True)
+                for uri in list(self.watched):
+                    await self._send("resources/subscribe", {"uri": uri})
 
     # ---------------------------------------------------------------- questions before the result
 
-    async def result(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        *,
-        seconds: float | None = None,
-        on_progress: OnProgress | None = None,
-    ) -> Raw:
-        """The complete result, after as many rounds of questions as it takes."""
+    async def result(self, method: str, params: JsonMapping, **options: Unpack[RequestOptions]) -> Raw:
+        """The complete result, after as many rounds of questions as the server needs."""
         row = METHODS.get(method)
-        asked = params
+        answers: JsonObject = {}
         rounds = 0
         while True:
-            raw = await self.request(method, asked, seconds=seconds, on_progress=on_progress)
+            raw = await self.request(method, {**params, **answers}, **options)
             if not self.connection.dialect.modern:
                 return raw
-            outcome = results.outcome(method, raw)
+            outcome = decoded(method, InputRequired, raw)
             if outcome.result_type in (None, "complete"):
                 return raw
             if outcome.result_type != "input_required" or row is None or not row.may_ask:
                 raise InvalidReply(f"{method}: the server answered with resultType {outcome.result_type!r}")
+            questions = outcome.input_requests or {}
             if rounds == self._max_rounds:
-                said = "; ".join(_messages(outcome.input_requests or {}))
-                raise ClientError(f"{method}: the server still asks after {rounds} rounds{said and ': ' + said}")
-            if not outcome.input_requests:
+                texts = "; ".join(_messages(questions))
+                raise ClientError(f"{method}: the server still asks after {rounds} rounds" + (texts and f": {texts}"))
+            if not questions:
                 await asyncio.sleep(min(_PAUSE * 2**rounds, 2))
-            asked = {**params, "inputResponses": await self._answers(method, outcome.input_requests or {})}
+            answers = {"inputResponses": await self._answers(method, questions)}
             if outcome.request_state is not None:
-                asked["requestState"] = outcome.request_state
+                answers["requestState"] = outcome.request_state
             rounds += 1
 
-    async def _answers(self, method: str, requests: Mapping[str, Any]) -> dict[str, Any]:
-        """All answers of a round, thought of at the same time."""
-        tasks = [asyncio.ensure_future(self._answer(method, key, asked)) for key, asked in requests.items()]
+    async def _answers(self, method: str, questions: Mapping[str, object]) -> JsonObject:
+        """All answers of a round. The questions are handled at the same time."""
+        tasks = [asyncio.ensure_future(self._answer(method, key, asked)) for key, asked in questions.items()]
         try:
-            answers = await asyncio.gather(*tasks)
+            return dict(zip(questions, await asyncio.gather(*tasks), strict=True))
         finally:
             for task in tasks:
                 task.cancel()
-        return dict(zip(requests, answers, strict=True))
 
-    async def _answer(self, method: str, key: str, asked: Any) -> dict[str, Any]:
+    async def _answer(self, method: str, key: str, asked: object) -> JsonObject:
         question = asked.get("method") if isinstance(asked, dict) else None
-        if not isinstance(question, str):
+        if not isinstance(asked, dict) or not isinstance(question, str):
             raise InvalidReply(f"{method}: the server's question {key!r} has no method")
         try:
             return await self._handlers.answer(question, asked.get("params"), key)
@@ -163,28 +147,30 @@ class Requests:
     async def pages(self, method: str, field: str) -> list[Any]:
         """All entries of a list, page by page."""
         entries: list[Any] = []
-        seen: set[str] = set()
-        params: dict[str, Any] = {}
+        cursors: set[str] = set()
+        params: JsonObject = {}
         while True:
-            page = results.page(method, await self.result(method, params))
-            found = getattr(page, field)
-            if found is None:
+            page = decoded(method, ListResult, await self.result(method, params))
+            listed = getattr(page, field)
+            if listed is None:
                 raise InvalidReply(f"{method}: the result has no {field}")
-            entries += found
+            entries += listed
             cursor = page.next_cursor
             if cursor is None:
                 return entries
-            if cursor in seen:
+            if cursor in cursors:
                 raise InvalidReply(f"{method}: the server gave the cursor {cursor!r} twice")
-            seen.add(cursor)
+            cursors.add(cursor)
             params = {"cursor": cursor}
 
     async def list_tools(self) -> list[ListedTool]:
-        """All tools; whatever is to be known for later calls is remembered."""
-        return self.tools.learn(await self.pages("tools/list", "tools"), modern=self.connection.dialect.modern)
+        """All tools. What later calls need to know of them is remembered."""
+        connection = self.connection
+        tools = await self.pages("tools/list", "tools")
+        return self.tools.learn(tools, http=connection.transport.http, modern=connection.dialect.modern)
 
 
-def _messages(requests: Mapping[str, Any]) -> list[str]:
-    """The words of a round's questions, as far as they have any."""
-    params = [asked.get("params") for asked in requests.values() if isinstance(asked, dict)]
+def _messages(questions: Mapping[str, object]) -> list[str]:
+    """The texts of a round's questions."""
+    params = [asked.get("params") for asked in questions.values() if isinstance(asked, dict)]
     return [str(given["message"]) for given in params if isinstance(given, dict) and "message" in given]

@@ -1,10 +1,12 @@
 """What the client's methods return: the shapes of `redstart.wire`, read from bytes.
 
-A content block of a type that nobody here knows stays the dict it came as: new servers must not break old clients.
+A content block of an unknown type stays a dict, so that a newer server does not break an older client.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -14,10 +16,10 @@ from redstart.client.errors import InvalidReply
 from redstart.schema.errors import ShapeError
 from redstart.schema.types import compile_type
 from redstart.wire import types as t
+from redstart.wire.jsonrpc import JsonObject, decode
 
 Block: TypeAlias = t.Text | t.Image | t.Audio | t.EmbeddedResource | t.ResourceLink
 """A block of content of a known type."""
-
 
 T = TypeVar("T")
 
@@ -29,10 +31,10 @@ class CallResult(Struct, Generic[T], kw_only=True):
     3
     """
 
-    content: list[Block | dict[str, Any]]
+    content: list[Block | JsonObject]
     structured: Any = None
     is_error: bool = False
-    meta: dict[str, Any] = {}
+    meta: JsonObject = {}
     wrapped: bool = False
     """Whether the server put the value into `{"result": …}` because many clients know objects only."""
 
@@ -59,77 +61,64 @@ class CallResult(Struct, Generic[T], kw_only=True):
         return "\n".join(block.text for block in self.content if isinstance(block, t.Text))
 
 
-class _Outcome(Struct, rename="camel"):
-    """What every result has in common in the modern era."""
+class _KnownBlocks(t.ToolResult, kw_only=True):
+    """A tool result without unknown blocks, as nearly all are: it needs one decoding only."""
 
-    result_type: str | None = None
-    input_requests: dict[str, Any] | None = None
-    request_state: str | None = None
-
-
-class _Call(Struct, rename="camel"):
     content: list[Block]
-    structured_content: Any = None
-    is_error: bool = False
-    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 
-class _OddCall(_Call):
-    """The same with blocks that have to be looked at one by one."""
-
-    content: list[Any] = []
+class _ReadResult(t.ReadResourceResult, kw_only=True):
+    contents: list[t.ResourceContents]
 
 
-_MEANINGFUL: Final = frozenset({"inputSchema", "outputSchema", "structuredContent", "_meta", "content"})
-_outcome: Final = msgspec.json.Decoder(_Outcome)
-_call: Final = msgspec.json.Decoder(_Call)
-_odd_call: Final = msgspec.json.Decoder(_OddCall)
-_list: Final = msgspec.json.Decoder(t.ListResult)
-_prompt: Final = msgspec.json.Decoder(t.GetPromptResult)
-_resource: Final = msgspec.json.Decoder(t.ReadResourceResult)
-_completion: Final = msgspec.json.Decoder(t.CompleteResult)
-_any: Final = msgspec.json.Decoder()
+_USER_DATA: Final = frozenset({"inputSchema", "outputSchema", "structuredContent", "_meta", "content"})
+"""Members in which a null is a value, and not an absent member."""
+
+_decoder: Callable[[object], msgspec.json.Decoder[Any]] = cache(msgspec.json.Decoder)
 
 
-def decoded(method: str, decoder: Any, raw: Raw) -> Any:
-    """A result by its decoder, once more without its nulls where that fails."""
+def decoded(method: str, kind: type[T], raw: Raw) -> T:
+    """A result as `kind`. If that fails, its nulls are left out: many servers write them for absent members."""
     try:
         try:
-            return decoder.decode(raw)
+            result: T = _decoder(kind).decode(raw)
         except msgspec.ValidationError:
-            return msgspec.convert(_without_nulls(_any.decode(raw)), decoder.type, strict=False)
+            result = msgspec.convert(_without_nulls(decode(raw)), kind, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidReply(f"{method}: the result is not what it should be: {error}") from error
+        raise InvalidReply(f"{method}: the result is not valid: {error}") from error
+    return result
 
 
 def _without_nulls(value: Any) -> Any:
-    """Many servers write an absent member as null. A null inside a schema or a user's value means something."""
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        name: item if name in _MEANINGFUL else _without_nulls(item)
+        name: item if name in _USER_DATA else _without_nulls(item)
         for name, item in value.items()
-        if item is not None or name in _MEANINGFUL
+        if item is not None or name in _USER_DATA
     }
 
 
 def call_result(raw: Raw) -> CallResult[Any]:
     """The result of `tools/call`."""
+    result: t.ToolResult
     try:
-        call = _call.decode(raw)
+        result = _decoder(_KnownBlocks).decode(raw)
     except msgspec.ValidationError:
-        call = decoded("tools/call", _odd_call, raw)
+        result = decoded("tools/call", t.ToolResult, raw)
+        result.content = [_block(block) for block in result.content]
     return CallResult(
-        content=[_block(block) for block in call.content],
-        structured=call.structured_content,
-        is_error=call.is_error,
-        meta=call.meta or {},
+        content=result.content,
+        structured=None if result.structured is UNSET else result.structured,
+        is_error=bool(result.is_error),
+        meta=result.meta if isinstance(result.meta, dict) else {},
     )
 
 
-def _block(block: Any) -> Any:
+def _block(block: object) -> object:
+    """A block by its type, or as it came if its type is unknown."""
     if not isinstance(block, dict):
         return block
     try:
@@ -138,15 +127,9 @@ def _block(block: Any) -> Any:
         return block
 
 
-def page(method: str, raw: Raw) -> t.ListResult:
-    """One page of a list."""
-    found: t.ListResult = decoded(method, _list, raw)
-    return found
-
-
 def prompt_result(raw: Raw) -> t.GetPromptResult:
     """The result of `prompts/get`, its messages as `Message` with content blocks."""
-    result: t.GetPromptResult = decoded("prompts/get", _prompt, raw)
+    result = decoded("prompts/get", t.GetPromptResult, raw)
     messages = [m for m in result.messages if isinstance(m, dict)]
     result.messages = [t.Message(m.get("role", "user"), _block(m.get("content"))) for m in messages]
     return result
@@ -154,29 +137,4 @@ def prompt_result(raw: Raw) -> t.GetPromptResult:
 
 def resource_result(raw: Raw) -> t.ReadResourceResult:
     """The result of `resources/read`, its contents as `ResourceContents`."""
-    result: t.ReadResourceResult = decoded("resources/read", _resource, raw)
-    try:
-        result.contents = msgspec.convert(result.contents, list[t.ResourceContents])
-    except msgspec.ValidationError as error:
-        raise InvalidReply(f"resources/read: the result is not what it should be: {error}") from error
-    return result
-
-
-def completion(raw: Raw) -> t.Completion:
-    """The values of `completion/complete`."""
-    result: t.CompleteResult = decoded("completion/complete", _completion, raw)
-    return result.completion
-
-
-def outcome(method: str, raw: Raw) -> _Outcome:
-    """Whether a modern result is complete or asks for input."""
-    found: _Outcome = decoded(method, _outcome, raw)
-    return found
-
-
-def as_dict(method: str, raw: Raw) -> dict[str, Any]:
-    """Any result as it came."""
-    found = decoded(method, _any, raw)
-    if not isinstance(found, dict):
-        raise InvalidReply(f"{method}: the result is not an object")
-    return found
+    return decoded("resources/read", _ReadResult, raw)

@@ -1,20 +1,22 @@
 """Server-sent events: bytes in, events out. No I/O, no JSON.
 
-Lines are split on bytes, so a character cut in two by the network is whole again before anyone decodes it.
+Lines are split as bytes, so a character that the network cut in two is whole again before it is decoded.
 Spec: https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_MS = re.compile(rb"[0-9]{1,9}")
 
 
 class ServerEvent(Struct, frozen=True):
-    """One event. An event without data still has an id to remember (the priming event of 2025-11-25)."""
+    """One event. An event without data may have an id, from which the stream can be resumed."""
 
     data: bytes = b""
     event: str = "message"
@@ -30,56 +32,39 @@ class EventParser:
     """
 
     def __init__(self) -> None:
-        self._held: list[bytes] = []
-        self._bom = True
-        self._clear()
-
-    def _clear(self) -> None:
+        self._unfinished: list[bytes] = []  # the parts of a line, joined when its end comes
+        self._first = True
         self._data: list[bytes] = []
-        self._event = "message"
-        self._id: str | None = None
-        self._retry: int | None = None
+        self._fields: dict[str, str] = {}
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         """The events that `chunk` completes."""
-        events = []
-        for line in self._lines(chunk):
-            if line:
-                self._field(line)
-            elif (event := self._take()) is not None:
-                events.append(event)
-        return events
+        return [event for line in self._lines(chunk) for event in self._read(line)]
 
     def _lines(self, chunk: bytes) -> list[bytes]:
-        held = self._held[-1:] == [b"\r"]
-        if not held and b"\n" not in chunk and b"\r" not in chunk:
-            self._held.append(chunk)  # part of a long line: joined once, when its end comes
+        self._unfinished.append(chunk)
+        if b"\n" not in chunk and b"\r" not in chunk and self._unfinished[-2:-1] != [b"\r"]:
             return []
-        buffer = b"".join((*self._held, chunk))
-        # A carriage return at the very end may be half of a CRLF: keep it until the next byte tells.
+        buffer = b"".join(self._unfinished)
+        # A carriage return at the end may be the first half of a CRLF: it stays until the next byte is known.
         end = len(buffer) - buffer.endswith(b"\r")
         *lines, rest = _LINE_END.split(buffer[:end])
-        if self._bom and lines:
+        self._unfinished = [part for part in (rest, buffer[end:]) if part]
+        if self._first and lines:
+            self._first = False
             lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
-            self._bom = False
-        self._held = [part for part in (rest, buffer[end:]) if part]
         return lines
 
-    def _field(self, line: bytes) -> None:
+    def _read(self, line: bytes) -> Iterator[ServerEvent]:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
-        elif name == b"event":
-            self._event = value.decode("utf-8", "replace") or "message"
-        elif name == b"id" and b"\0" not in value:
-            self._id = value.decode("utf-8", "replace")
-        elif name == b"retry" and value.isdigit():
-            self._retry = int(value)
-
-    def _take(self) -> ServerEvent | None:
-        event = None
-        if self._data or self._id is not None or self._retry is not None:
-            event = ServerEvent(b"\n".join(self._data), self._event, self._id, self._retry)
-        self._clear()
-        return event
+        elif name == b"event" or (name == b"id" and b"\0" not in value) or (name == b"retry" and _MS.fullmatch(value)):
+            self._fields[name.decode()] = value.decode("utf-8", "replace")
+        elif not line:
+            fields, data = self._fields, b"\n".join(self._data)
+            if self._data or "id" in fields or "retry" in fields:
+                retry = int(fields["retry"]) if "retry" in fields else None
+                yield ServerEvent(data, fields.get("event") or "message", fields.get("id"), retry)
+            self._data, self._fields = [], {}

@@ -1,6 +1,6 @@
-"""A server as a subprocess: one message a line on its stdin and stdout, its stderr passed on and remembered.
+"""A server as a subprocess: one message per line on its stdin and stdout, its stderr passed on and remembered.
 
-Built on `SubprocessProtocol`, not on streams: no line limit, and its transport can be closed without private names.
+Built on `SubprocessProtocol` and not on streams: it has no limit on a line, and its transport can be closed.
 Spec: /specification/2026-07-28/basic/transports/stdio (shutdown: close stdin, wait, SIGTERM, SIGKILL).
 """
 
@@ -9,28 +9,28 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
-import logging
 import os
 import signal
 import sys
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from redstart.client.errors import ClientError, ConnectionClosed
-from redstart.client.transport import Inbox, Outgoing
-
-log = logging.getLogger("redstart.client")
+from redstart.client.transport import Inbox, Outgoing, Transport
+from redstart.protocol.framing import Framer
 
 GRACE = 3.0
-"""Seconds that a server gets to end by itself, and again after SIGTERM."""
+"""Seconds in which a server may end by itself, and again after SIGTERM."""
 
-LAST_LINES = 20
-"""How much of the server's stderr an error repeats."""
+LAST_LINES: Final = 20
+"""How many lines of the server's stderr an error repeats."""
+
+LAST_CHARACTERS: Final = 20_000
+"""How much of the server's stderr is remembered."""
 
 _KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
 _SETTLE = 0.5
-"""Seconds that a grandchild may hold a pipe of a process that has ended."""
+"""Seconds in which the pipes of a process that has ended must close. A child of it may hold them open."""
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:
@@ -40,10 +40,9 @@ async def _within(seconds: float, event: asyncio.Event) -> bool:
     return False
 
 
-class StdioTransport(asyncio.SubprocessProtocol):
+class StdioTransport(Transport, asyncio.SubprocessProtocol):
     """One subprocess. `stderr` is `"inherit"` (passed on to ours) or `"capture"` (only remembered)."""
 
-    http = False
     restartable = True
 
     def __init__(
@@ -58,19 +57,19 @@ class StdioTransport(asyncio.SubprocessProtocol):
         self._env = None if env is None else {**os.environ, **env}
         self._cwd = cwd
         self._echo = stderr == "inherit"
+        self._process: asyncio.SubprocessTransport | None = None
 
     async def open(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._held: list[bytes] = []
-        self._error_lines: deque[str] = deque(maxlen=LAST_LINES)
-        self._error_rest = ""
-        self._error_text = codecs.getincrementaldecoder("utf-8")("replace")
+        self._lines = Framer("newline", limit=sys.maxsize)
+        self._stderr = ""
+        self._decode_stderr = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._writable = asyncio.Event()
         self._writable.set()
         self._exited = asyncio.Event()
         self._closed = asyncio.Event()
-        self._pipe_ends = {1: asyncio.Event(), 2: asyncio.Event()}
-        self._ending: asyncio.Task[None] | None = None
+        self._pipe_ended = {1: asyncio.Event(), 2: asyncio.Event()}
+        self._reporting: asyncio.Task[None] | None = None
         self._closing = False
         try:
             self._process, _ = await asyncio.get_running_loop().subprocess_exec(
@@ -83,79 +82,51 @@ class StdioTransport(asyncio.SubprocessProtocol):
     async def ready(self) -> None:
         await self._writable.wait()
 
-    def send(self, message: Outgoing) -> asyncio.Future[None] | None:
-        if self._ending is None and not self._stdin.is_closing():
+    def send(self, message: Outgoing) -> None:
+        if self._reporting is None and not self._stdin.is_closing():
             self._stdin.write(message.data + b"\n")
-        return None
-
-    def cancel(self, id: int, *, modern: bool) -> bool:
-        return False
-
-    def listen(self, headers: Mapping[str, str]) -> None:
-        return
-
-    async def listening(self) -> None:
-        return
-
-    def older(self) -> None:
-        return None
 
     async def close(self) -> None:
-        if getattr(self, "_process", None) is None:
+        process = self._process
+        if process is None:
             return
         self._closing = True
         self._writable.set()
         self._stdin.close()
         try:
-            for end in (None, signal.SIGTERM, _KILL):
-                if end is not None:
-                    self._signal(end)
+            for number in (None, signal.SIGTERM, _KILL):
+                if number is not None:
+                    _signal(process, number)
                 if await _within(GRACE, self._exited):
                     break
-            await _within(_SETTLE, self._pipe_ends[2])
-        finally:  # also where this task was cancelled: no server outlives its client
+            await _within(_SETTLE, self._pipe_ended[2])
+        finally:  # also if this task is cancelled: a server must not outlive its client
             if not self._exited.is_set():
-                self._signal(_KILL)
-            if self._ending is not None:
-                self._ending.cancel()
-            self._process.close()
+                _signal(process, _KILL)
+            if self._reporting is not None:
+                self._reporting.cancel()
+            process.close()
         await _within(_SETTLE, self._closed)
 
-    def _signal(self, number: int) -> None:
-        """Send to the process group, since `uv run …` and its like have the server as a child."""
-        with contextlib.suppress(ProcessLookupError):
-            if os.name == "posix":
-                os.killpg(self._process.get_pid(), number)
-            else:
-                self._process.send_signal(number)
-
-    # ---------------------------------------------------------------- what asyncio tells us
+    # ---------------------------------------------------------------- called by asyncio
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
-            self._keep_errors(self._error_text.decode(data))
+            self._remember_stderr(self._decode_stderr(data))
             return
-        if b"\n" not in data:
-            self._held.append(data)
-            return
-        *lines, rest = b"".join((*self._held, data)).split(b"\n")
-        self._held = [rest] if rest else []
-        for line in lines:
-            if not line.isspace() and line:
-                self._inbox.receive(line)
+        for line in self._lines.feed(data):
+            self._inbox.receive(line)
 
-    def _keep_errors(self, text: str) -> None:
+    def _remember_stderr(self, text: str) -> None:
+        self._stderr = (self._stderr + text)[-LAST_CHARACTERS:]
         if self._echo:
-            with contextlib.suppress(ValueError, OSError):  # a closed stderr is no reason to fail
+            with contextlib.suppress(ValueError, OSError):  # our own stderr may be closed
                 sys.stderr.write(text)
                 sys.stderr.flush()
-        *lines, self._error_rest = (self._error_rest + text).split("\n")
-        self._error_lines.extend(line.rstrip("\r") for line in lines)
-        self._error_rest = self._error_rest[-10_000:]
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd in self._pipe_ends:
-            self._pipe_ends[fd].set()
+        if fd in self._pipe_ended:
+            self._pipe_ended[fd].set()
         if fd != 2:
             self._end()
 
@@ -173,17 +144,26 @@ class StdioTransport(asyncio.SubprocessProtocol):
         self._writable.set()
 
     def _end(self) -> None:
-        if self._ending is None and not self._closing:
+        if self._reporting is None and not self._closing:
             self._writable.set()
-            self._ending = asyncio.get_running_loop().create_task(self._report_end())
+            self._reporting = asyncio.get_running_loop().create_task(self._report_end())
 
     async def _report_end(self) -> None:
-        """Wait for the rest of the output and the exit status, each for a bounded time, and tell the inbox."""
-        waits = ((self._pipe_ends[1], _SETTLE), (self._exited, GRACE), (self._pipe_ends[2], _SETTLE))
-        for event, seconds in waits:
-            await _within(seconds, event)
-        status = self._process.get_returncode()
-        name = " ".join(self._command)
-        what = f"the server {name!r} " + ("ended" if status is not None else "closed its pipes")
-        lines = [*self._error_lines, *([self._error_rest] if self._error_rest else [])]
-        self._inbox.lost(ConnectionClosed(what, exit_status=status, stderr=lines[-LAST_LINES:]))
+        """Wait for the rest of the output and for the exit status, each for a bounded time, and tell the inbox."""
+        await _within(_SETTLE, self._pipe_ended[1])
+        await _within(GRACE, self._exited)
+        await _within(_SETTLE, self._pipe_ended[2])
+        status = None if self._process is None else self._process.get_returncode()
+        ended = "closed its pipes" if status is None else "ended"
+        message = f"the server {' '.join(self._command)!r} {ended}"
+        last = self._stderr.splitlines()[-LAST_LINES:]
+        self._inbox.lost(ConnectionClosed(message, exit_status=status, stderr=last))
+
+
+def _signal(process: asyncio.SubprocessTransport, number: int) -> None:
+    """Signal the whole process group: with `uv run …` and similar commands the server is a child of the process."""
+    with contextlib.suppress(ProcessLookupError):
+        if os.name == "posix":
+            os.killpg(process.get_pid(), number)
+        else:
+            process.send_signal(number)

@@ -1,6 +1,6 @@
 """What the client remembers of a server's tools: which arguments go into headers, which results are wrapped.
 
-Asked for when first needed, by one `tools/list` for everyone; forgotten when the server says that its tools changed.
+One `tools/list` brings it when it is first needed; it is forgotten when the server says that its tools have changed.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
 from redstart.client.errors import InvalidReply, RequestError
 from redstart.client.headers import Rules, header_rules
+from redstart.wire.jsonrpc import JsonObject
 from redstart.wire.types import ListedTool
 
 log = logging.getLogger("redstart.client")
@@ -22,71 +23,64 @@ _PLAIN: Final = {"type", "properties", "required", "$defs", "$schema"}
 
 
 class CachedTool(Struct, frozen=True):
-    """One tool: its header rules, and whether its results stand in `{"result": …}`."""
+    """One tool: its header rules, and whether its results are wrapped as `{"result": …}`."""
 
     rules: Rules = {}
     wrapped: bool = False
 
 
 class ToolCache:
-    """The tools by name. `fetch` lists them all and calls `learn`; over `http` some must be left out."""
+    """The tools by name. `fetch` lists all of them and calls `learn`."""
 
-    def __init__(self, fetch: Callable[[], Awaitable[object]], *, http: bool) -> None:
+    def __init__(self, fetch: Callable[[], Awaitable[object]]) -> None:
         self._fetch = fetch
-        self._http = http
         self._tools: dict[str, CachedTool] | None = None
         self._lock = asyncio.Lock()
 
-    def learn(self, tools: list[ListedTool], *, modern: bool) -> list[ListedTool]:
-        """Remember `tools`, and return them without those whose `x-mcp-header` annotations are invalid."""
-        known: dict[str, CachedTool] = {}
+    def learn(self, tools: list[ListedTool], *, http: bool, modern: bool) -> list[ListedTool]:
+        """Remember `tools`. Returns them without those whose header annotations are invalid, if headers are sent."""
+        cached: dict[str, CachedTool] = {}
         valid = []
         for tool in tools:
-            rules: Rules = {}
-            if self._http and modern:
-                try:
-                    rules = header_rules(tool.input_schema)
-                except ValueError as error:
-                    log.warning("the tool %r is left out: %s", tool.name, error)
-                    continue
-            known[tool.name] = CachedTool(rules, is_wrapped(tool.output_schema, modern=modern))
+            try:
+                rules = header_rules(tool.input_schema) if http and modern else {}
+            except ValueError as error:
+                log.warning("the tool %r is left out: %s", tool.name, error)
+                continue
+            cached[tool.name] = CachedTool(rules, is_wrapped(tool.output_schema, modern=modern))
             valid.append(tool)
-        self._tools = known
+        self._tools = cached
         return valid
 
-    def hear(self, method: str, params: dict[str, Any]) -> None:
-        """Forget what may have changed."""
+    def hear(self, method: str, params: JsonObject) -> None:
+        """Forget the tools if a notification says that they have changed."""
         if method == "notifications/tools/list_changed":
-            self._tools = None
+            self.forget()
 
     def end(self, error: BaseException | None) -> None:
-        """Nothing is left to hear; what is known stays."""
+        """No more notifications will come; the tools stay known."""
 
     def forget(self) -> None:
-        """The next question asks the server again."""
+        """Ask the server again when a tool is next needed."""
         self._tools = None
 
     async def get(self, name: str) -> CachedTool:
-        """What is known of `name`; a tool that is not listed has no rules."""
-        if self._tools is None:
-            async with self._lock:
-                if self._tools is None:
-                    await self._learn()
-        return (self._tools or {}).get(name) or CachedTool()
-
-    async def _learn(self) -> None:
-        try:
-            await self._fetch()
-        except (RequestError, InvalidReply) as error:  # no list to be had: the call itself tells what is wrong
-            log.debug("tools/list: %s", error)
-            self._tools = {}
+        """What is known of the tool `name`. A tool that is not listed has no rules."""
+        async with self._lock:
+            if self._tools is None:
+                try:
+                    await self._fetch()
+                except (RequestError, InvalidReply) as error:  # the call itself will show what is wrong
+                    log.debug("tools/list: %s", error)
+                    self._tools = {}
+        return (self._tools or {}).get(name, CachedTool())
 
 
-def is_wrapped(schema: Any, *, modern: bool) -> bool:
+def is_wrapped(schema: object, *, modern: bool) -> bool:
     """Whether an output schema only exists to make an object of another value.
 
-    No revision has a sign for that: fastmcp sets a keyword, `mcp` names the model "<function>Output". Without either,
-    a bare object with `result` alone counts as a wrapper in the handshake era, which needs wrappers, and only there.
+    No revision has a mark for that: fastmcp sets a keyword, `mcp` names the model "<function>Output". Without both,
+    a bare object with `result` alone counts as a wrapper in the handshake era, where results must be objects.
     """
     if not isinstance(schema, dict):
         return False

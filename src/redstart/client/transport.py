@@ -1,12 +1,13 @@
-"""The contract between a connection and whatever carries its messages.
+"""The contract between a connection and the transport that carries its messages.
 
-A transport moves whole messages and knows nothing of what they ask. It tells its inbox three things: a message came,
-one request will never be answered, nothing will ever be answered again.
+A transport moves whole messages and does not read them. It tells its inbox three things: a message has come, one
+request will not be answered, no request will be answered any more. A new way to reach a server is a new subclass.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from redstart.client.errors import ClientError
 
 
 class Outgoing(Struct, frozen=True):
-    """One message to send. `id` is there for requests only; `headers` matter to HTTP only."""
+    """One message to send. Only requests have an `id`; only HTTP uses `headers`."""
 
     data: bytes
     method: str = ""
@@ -26,53 +27,61 @@ class Outgoing(Struct, frozen=True):
 
 
 class Inbox(Protocol):
-    """What a transport may tell the connection; every method returns at once."""
+    """What a transport reports to the connection. Every method returns at once."""
 
     def receive(self, data: bytes) -> None:
-        """A message (or a batch of them) has come."""
+        """A message, or a batch of messages, has come."""
 
     def fail(self, id: int, error: Exception) -> None:
-        """The request `id` will not be answered; nothing happens where it was answered already."""
+        """The request `id` will not be answered. Does nothing if it was answered already."""
 
     def lost(self, error: ClientError) -> None:
         """The server is gone: every open request fails, and every later one."""
 
     def deaf(self, error: ClientError) -> None:
-        """What the server says unasked will not be heard any more; requests may still be answered."""
+        """Notifications of the server will not come any more; requests may still be answered."""
 
     def is_open(self, id: int) -> bool:
         """Whether the request `id` still waits for its answer."""
 
 
-class Transport(Protocol):
+class Transport(ABC):
     """One way to reach a server."""
 
-    http: bool
-    """Whether headers travel with the messages."""
+    http = False
+    """Whether headers are sent with the messages."""
 
-    restartable: bool
-    """Whether a server that died over the opening question may be started once more."""
+    restartable = False
+    """Whether a server that ended because of the first request may be started once more."""
 
+    @abstractmethod
     async def open(self, inbox: Inbox) -> None:
-        """Start the server or get ready to reach it."""
+        """Start the server, or prepare to reach it."""
+
+    @abstractmethod
+    def send(self, message: Outgoing) -> asyncio.Future[None] | None:
+        """Send one message. `None` means that it is accepted; a future ends when it is."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the connection to the server, without raising."""
 
     async def ready(self) -> None:
-        """Wait while the server is not reading what was sent before."""
-
-    def send(self, message: Outgoing) -> asyncio.Future[None] | None:
-        """Send one message; a future tells when it was accepted, `None` that it already is."""
+        """Wait until the server has read enough of what was sent before."""
+        return
 
     def cancel(self, id: int, *, modern: bool) -> bool:
-        """Stop waiting for request `id`; whether that in itself tells the server."""
+        """Stop waiting for request `id`. The result says whether this already tells the server."""
+        return False
 
     def listen(self, headers: Mapping[str, str]) -> None:
-        """Open the stream for what the server says unasked, where that is a stream of its own."""
+        """Open the stream of notifications, where that is a stream of its own."""
+        return
 
     async def listening(self) -> None:
         """Wait until that stream is open, or is known not to exist."""
+        return
 
     def older(self) -> Transport | None:
-        """Another transport for a server that does not know this one."""
-
-    async def close(self) -> None:
-        """Let the server go; never raises."""
+        """Another transport, for a server that does not know this one."""
+        return None

@@ -6,12 +6,17 @@ Spec: https://www.jsonrpc.org/specification, /specification/2026-07-28/basic (er
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 Id: TypeAlias = int | str
+JsonObject: TypeAlias = dict[str, Any]
+"""A JSON object as it was decoded."""
+JsonMapping: TypeAlias = Mapping[str, Any]
+"""An object that can be encoded as JSON."""
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
