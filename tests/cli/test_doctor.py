@@ -297,7 +297,7 @@ def test_what_prints_before_redstart_does(tmp_path: Path) -> None:
     done = ran(BIRDS, PYTHONPATH=str(tmp_path))
     said = done.stdout.decode()
     assert done.returncode == 1
-    assert re.search(r"(?m)^fail  stdout .*no JSON-RPC message: b'welcome'\n      .*sitecustomize\.py", said)
+    assert re.search(r"(?m)^fail  stdout .*not a JSON-RPC message: b'welcome'\n      .*sitecustomize\.py", said)
     assert re.search(r"(?m)^ok    discover ", said)
 
 
