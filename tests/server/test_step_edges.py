@@ -147,7 +147,7 @@ class Broken(MemoryState):
     fails = True
 
     async def kv_get(self, key: str) -> bytes | None:
-        if self.fails and key.startswith("step/"):
+        if self.fails and "4:step/" in key:
             self.fails = False
             raise OSError("the store is away")
         return await super().kv_get(key)

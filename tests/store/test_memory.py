@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+import tracemalloc
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -148,9 +150,9 @@ def test_urls() -> None:
 # ---------------------------------------------------------------- room
 
 
-async def filled(put: Callable[[int], Awaitable[Any]]) -> int:
+async def filled(put: Callable[[int], Awaitable[Any]], most: int = 1000) -> int:
     """How many times `put` finds room."""
-    for n in range(1000):
+    for n in range(most):
         try:
             await put(n)
         except StoreFull:
@@ -188,6 +190,52 @@ def test_one_principal_leaves_room_for_others() -> None:
         kept = [await kept_for(user) for user in "abcdef"]
         assert kept[0] == kept[1] == kept[2] == kept[3] > 15
         assert kept[4] + kept[5] < 5  # the whole is bounded too
+
+    run(body())
+
+
+def test_principals_with_a_slash_in_their_names_have_shares_of_their_own() -> None:
+    async def body() -> None:
+        state = MemoryState(max_bytes=100_000)
+        for user in ("https://id.example/ada", "https://id.example/eve"):
+            key = scoped(user, "k")
+            assert await filled(lambda n, key=key: state.kv_set(f"{key}{n}", b"x" * 1000)) > 15  # type: ignore[misc]
+
+    run(body())
+
+
+def test_a_full_store_refuses_without_a_look_at_every_value() -> None:
+    async def body() -> None:
+        clock = Clock()
+        state = MemoryState(clock, max_bytes=400 * 60_000)
+        await filled(lambda n: state.kv_set(f"a/{n}", b"", ttl=600 + n % 7), 100_000)
+        assert len(state) > 20_000
+        began = time.thread_time()
+        for _ in range(50):
+            clock.now += 1.5
+            with pytest.raises(StoreFull):
+                await state.kv_set("a/new", b"")
+        assert time.thread_time() - began < 0.1
+
+    run(body())
+
+
+def test_values_that_are_written_again_and_again_leave_nothing_behind() -> None:
+    async def body() -> None:
+        clock = Clock()
+        state = MemoryState(clock)
+        tracemalloc.start()
+        try:
+            for _ in range(20_000):
+                await state.kv_set("a/k", b"x", ttl=600)
+            assert tracemalloc.get_traced_memory()[0] < 100_000
+        finally:
+            tracemalloc.stop()
+        clock.now += 599
+        assert await state.kv_get("a/k") == b"x"
+        clock.now += 1
+        await state.kv_set("a/other", b"")
+        assert len(state) == 1
 
     run(body())
 
@@ -231,3 +279,24 @@ def test_a_tool_that_fills_the_store_gets_words() -> None:
             return str(caught.value)
 
     assert "The store memory:// is full" in run(body())
+
+
+def test_the_dialogues_of_one_user_leave_room_for_those_of_others() -> None:
+    server = Server("s", store=MemoryState(max_bytes=100_000), auth=lambda token: token)
+
+    @server.tool(single_use=True)
+    async def pay(ctx: Context) -> str:
+        await ctx.confirm("Pay?")
+        return await ctx.step("charge", lambda: "paid")
+
+    async def pays(user: str, times: int) -> None:
+        async with Client(server, user=user, protocol="2026-07-28", on_elicit=lambda *_: {"confirm": True}) as client:
+            for _ in range(times):
+                assert (await client.call_tool("pay")).text == "paid"
+
+    async def body() -> None:
+        with pytest.raises(RequestError, match="The store memory:// is full"):
+            await pays("eve", 1000)
+        await pays("ada", 10)
+
+    run(body())

@@ -16,6 +16,7 @@ from redstart.asking.steps import Kept, Steps
 from redstart.features.errors import log
 from redstart.features.principal import principal_key
 from redstart.protocol.call import Call
+from redstart.store.shared import scoped
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode, encode
 from redstart.wire.types import InputRequired, ReadResourceParams
 
@@ -98,7 +99,8 @@ async def spend(dialogue: Dialogue) -> None:
     """Use up the state of this round."""
     name, dialogue.once = dialogue.once, ""
     ttl = dialogue.host.server.ask_timeout + 60
-    if not await dialogue.host.store.kv_set(f"used/{name}", b"1", ttl, nx=True, durable=True):
+    key = scoped(principal_key(dialogue.call.principal), "used", name)
+    if not await dialogue.host.store.kv_set(key, b"1", ttl, nx=True, durable=True):
         raise refused(USED)
 
 

@@ -20,7 +20,9 @@ from msgspec import Raw, Struct
 
 from redstart.asking.records import handler_of
 from redstart.features.errors import log
+from redstart.features.principal import principal_key
 from redstart.features.results import Unencodable, to_json
+from redstart.store.shared import scoped
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, encode
 
 if TYPE_CHECKING:
@@ -174,7 +176,8 @@ class Steps:
 
     def name(self, key: str) -> str:
         """Where the result of a step is kept in the store."""
-        return f"step/{self._dialogue.named()}/{key}"
+        dialogue = self._dialogue
+        return scoped(principal_key(dialogue.call.principal), "step", dialogue.named(), key)
 
     async def _keep(self, key: str, kept: Kept, *, once: bool) -> bool:
         host = self._dialogue.host

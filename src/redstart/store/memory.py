@@ -1,7 +1,7 @@
 """`memory://`: shared state of one process, with a bound on what it keeps.
 
-Expired keys go when they are met, and a few on every write. What is kept without an end is never dropped in silence:
-a store that is full refuses to keep more, in words.
+Expired keys go when they are met, a few on every write, and as many as it takes to make room. What is kept without an
+end is never dropped in silence: a store that is full refuses to keep more, in words.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
 
-from redstart.store.shared import StoreFull
+from redstart.store.shared import StoreFull, owner_of
 
 SWEPT: Final = 4
-"""Keys looked at per write: more than are written, so garbage never grows without bound."""
+"""Expired keys that go with each write: more than are written, so garbage never grows without bound."""
+STALE: Final = 64
 BACKLOG: Final = 1024
 """Messages that a slow subscriber may be behind; older ones are lost, which is allowed of a bus."""
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -35,8 +37,9 @@ class MemoryState:
         self._max_bytes = max_bytes
         self._used = 0
         self._shares: Counter[str] = Counter()
-        self._swept_at = -1.0
         self._values: dict[str, tuple[bytes, float | None]] = {}
+        self._ends: list[tuple[float, str]] = []
+        """A heap of when values expire; those that were written anew or deleted since are skipped."""
         self._logs: dict[str, tuple[deque[tuple[int, bytes]], float | None]] = {}
         self._buckets: dict[str, tuple[float, float, float]] = {}
         self._listeners: dict[str, set[_Inbox]] = {}
@@ -53,13 +56,17 @@ class MemoryState:
     async def kv_set(
         self, key: str, value: bytes, ttl: float | None = None, nx: bool = False, durable: bool = False
     ) -> bool:
+        now = self._clock()
         old = self._live(key)
         if nx and old is not None:
             return False
-        self._sweep(SWEPT)
-        self._account(key, len(value) - len(old) if old is not None else _size(key, value))
-        self._values.pop(key, None)  # so that the order of the dict is the order of writing
-        self._values[key] = (value, None if ttl is None else self._clock() + ttl)
+        for _ in range(SWEPT):
+            self._expire_one(now)
+        self._account(key, len(value) - len(old) if old is not None else _size(key, value), now)
+        until = None if ttl is None else now + ttl
+        self._values[key] = value, until
+        if until is not None:
+            self._note_end(until, key)
         return True
 
     async def kv_take(self, key: str) -> bytes | None:
@@ -85,27 +92,28 @@ class MemoryState:
         if found is not None:
             self._account(key, -_size(key, found[0]))
 
-    def _sweep(self, count: int) -> None:
-        """Look at the oldest keys; those that live on go to the end of the line."""
-        now = self._clock()
-        for key in list(islice(self._values, count)):
-            until = self._values[key][1]
-            if until is not None and until <= now:
-                self._drop(key)
-            else:
-                self._values[key] = self._values.pop(key)
+    def _note_end(self, until: float, key: str) -> None:
+        heappush(self._ends, (until, key))
+        if len(self._ends) > 2 * len(self._values) + STALE:  # most of them are of values that are no longer there
+            self._ends = [(until, key) for key, (_, until) in self._values.items() if until is not None]
+            heapify(self._ends)
+
+    def _expire_one(self, now: float) -> bool:
+        """Look at the value that expires first; False where none has expired."""
+        if not self._ends or self._ends[0][0] > now:
+            return False
+        until, key = heappop(self._ends)
+        if key in self._values and self._values[key][1] == until:
+            self._drop(key)
+        return True
 
     # ------------------------------------------------------------ room
 
-    def _account(self, key: str, size: int) -> None:
+    def _account(self, key: str, size: int, now: float = 0.0) -> None:
         """Count what an entry takes, or gives back; refuse it where there is no room for it."""
-        owner = key.partition("/")[0]  # see `scoped`
-        if size > 0 and not self._has_room(owner, size):
-            now = self._clock()
-            if now >= self._swept_at + 1:  # all that has expired goes first; looking takes time, so not each time
-                self._swept_at = now
-                self._sweep(len(self._values))
-            if not self._has_room(owner, size):
+        owner = owner_of(key)
+        while size > 0 and not self._has_room(owner, size):
+            if not self._expire_one(now):
                 raise StoreFull(self._max_bytes, self._max_bytes // SHARE)
         self._used += size
         self._shares[owner] += size
@@ -143,7 +151,7 @@ class MemoryState:
     async def log_append(self, stream: str, data: bytes, maxlen: int = 1000, ttl: float | None = None) -> str:
         self._last += 1
         entries, _ = self._log(stream)
-        self._account(stream, _size("", data))
+        self._account(stream, _size("", data), self._clock())
         entries.append((self._last, data))
         while len(entries) > maxlen:
             self._account(stream, -_size("", entries.popleft()[1]))
@@ -184,6 +192,7 @@ class MemoryState:
 
     async def close(self) -> None:
         self._values.clear()
+        self._ends.clear()
         self._logs.clear()
         self._buckets.clear()
         self._shares.clear()

@@ -66,3 +66,13 @@ def scoped(principal: str, *parts: str) -> str:
     '3:ada/4:note/1:1'
     """
     return "/".join(f"{len(part)}:{part}" for part in (principal, *parts))
+
+
+def owner_of(key: str) -> str:
+    """The principal of a key that `scoped` made; of another key what stands before its first slash.
+
+    >>> owner_of(scoped("https://id.example/ada", "note"))
+    'https://id.example/ada'
+    """
+    size, _, rest = key.partition(":")
+    return rest[: int(size)] if size.isdecimal() and len(size) < 6 else key.partition("/")[0]
