@@ -6,13 +6,14 @@ across rounds the order turns, so nobody always runs first.
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from bench import asking, build, machine, probes
+from bench import asking, build, machine, probes, startup
 from bench.bars import judge
 from bench.chart import svg
 from bench.drive import Run, RunFailed, Timing, drive
@@ -25,7 +26,8 @@ from bench.targets import TARGETS
 
 COLD_START = Setup("cold-start", "stdio", HANDSHAKE, (), ALL)
 RESULTS = Path(__file__).parent / "results"
-NAMES = [setup.name for setup in (*SPEED, *SCALE, *MEMORY, COLD_START)] + ["import", "registration", "asking", "soak"]
+NAMES = [setup.name for setup in (*SPEED, *SCALE, *MEMORY, COLD_START)]
+NAMES += ["import", "startup", "registration", "asking", "soak"]
 
 
 def _arguments() -> argparse.Namespace:
@@ -86,6 +88,8 @@ class Bench:
             self.measure(COLD_START, number)
         self.probe("import", probes.IMPORTS, probes.import_cpu_ms, 3 if self.quick else 7)
         self.probe("registration", probes.REGISTRATION_TARGETS, probes.registration_cpu_ms, 1 if self.quick else 3)
+        if "redstart" not in self.arguments.without and "startup" in (self.arguments.only or ("startup",)):
+            self.count_imports(3 if self.quick else startup.ROUNDS)
         if "redstart" not in self.arguments.without and "asking" in (self.arguments.only or ("asking",)):
             self.ask(1 if self.quick else 5)
         self.results.facts |= {
@@ -135,6 +139,19 @@ class Bench:
                     continue
                 self.results.add_number(what, name, value)
                 print(f"round {number + 1:2} {what:18} {name:17} {value:9.1f} ms CPU", flush=True)
+
+    def count_imports(self, rounds: int) -> None:
+        """What a hello server imports, and our share of its start."""
+        try:
+            found = startup.measure(rounds)
+        except (probes.ProbeFailed, OSError, ValueError, subprocess.SubprocessError) as error:
+            self.failed("startup", "redstart", error)
+            return
+        for name, imports in (("redstart", found.ours), ("standard library, for us alone", found.standard)):
+            self.results.add_number("startup", name, len(imports))
+            print(f"startup {name:34} {len(imports):4} modules {startup.total_ms(imports):8.1f} ms", flush=True)
+        self.results.add_number("startup-share", "redstart", found.share)
+        print(f"startup {'our share of it':34} {found.share:21.1f} %", flush=True)
 
     def ask(self, repetitions: int) -> None:
         """What one round of a question costs, beside a plain call in the same process."""

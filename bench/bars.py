@@ -111,6 +111,7 @@ BARS = (
     _faster("HTTP 2025-11-25 with a session, over mcp (JSON replies)", 8, "http-session-32", "mcp"),
     _faster("HTTP 2025-11-25 with a session, over mcp (its default SSE)", 8, "http-session-32", "mcp-sse"),
     Bar("cold start to the answer to initialize, part of mcp's", _part_of("cold-start", "mcp"), 0.2, most=True),
+    Bar("our modules that a hello server on stdio loads", _number("startup"), 50, most=True, unit="modules"),
     Bar("CPU of `import redstart`", _number("import"), 100, most=True, unit="ms"),
     Bar("CPU of `from redstart import Server`", _number("import", "redstart-server"), 100, most=True, unit="ms"),
     Bar("memory on stdio, after start and 100,000 calls", _highest_rss("stdio"), 30, most=True, unit="MiB"),

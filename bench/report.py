@@ -138,6 +138,8 @@ def markdown(results: Results, verdicts: list[Verdict]) -> str:
     lines += ["## Legs", "", *_leg_tables(results)]
     lines += _number_table(results, "cold-start", "Cold start: spawn to the answer to initialize", "ms")
     lines += _number_table(results, "import", "Import", "CPU ms")
+    lines += _number_table(results, "startup", "What a hello server on stdio imports", "modules")
+    lines += _number_table(results, "startup-share", "Our share of its start", "%")
     lines += _number_table(results, "registration", registration, "CPU ms")
     for transport in ("stdio", "http"):
         lines += _number_table(results, f"asking-{transport}", f"Asking: a question's round, {transport}", "CPU µs")
