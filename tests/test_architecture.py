@@ -59,13 +59,13 @@ BUDGET: dict[str, int] = {
     "": 376,  # with reaper.py, the process that outlives a server
     "wire": 428,  # the check of the shapes that applications make
     "schema": 3300,  # the work of unions, patterns, hashes and other engines is bounded; dialects of raw schemas
-    "protocol": 1142,
-    "store": 208,  # expiry in the order of time, owners of keys
-    "features": 2980,
-    "execution": 1230,
-    "asking": 2130,
-    "adopt": 785,
-    "server": 1630,
+    "protocol": 1160,
+    "store": 215,
+    "features": 3020,
+    "execution": 1260,
+    "asking": 2160,
+    "adopt": 820,
+    "server": 1680,
     "transports": 2740,  # a large body is not copied behind its head
     "auth": 0,  # not built yet
     "client": 2261,  # the rules of its options, users and tokens, results of a type

@@ -10,7 +10,8 @@ from typing import Any, TypeVar, Unpack, overload
 
 from redstart.features.errors import RegistrationError
 from redstart.features.marks import mark
-from redstart.features.options import PromptOptions, ResourceOptions, ToolOptions, caller, decorating, showing
+from redstart.features.options import PromptOptions, ResourceOptions, ToolOptions
+from redstart.features.rules import caller, decorating, showing
 
 F = TypeVar("F", bound=Callable[..., Any])
 

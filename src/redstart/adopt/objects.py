@@ -21,7 +21,7 @@ from redstart.adopt.providers import add_provider, is_provider
 from redstart.adopt.registrar import Registrar
 from redstart.features.errors import RegistrationError, log
 from redstart.features.marks import is_component, is_marked
-from redstart.features.options import Rule, names
+from redstart.features.rules import Rule, names
 from redstart.features.tools import Tool
 
 _METHODS: Final = (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from redstart.features.options import OptionError, Rule, caller, wrong
+from redstart.features.rules import OptionError, Rule, caller, wrong
 from redstart.schema.errors import one_of, show
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import sys
 from typing import Final
 
 from redstart.cli.target import ready
-from redstart.features.options import OptionError
+from redstart.features.rules import OptionError
 from redstart.server.runtime import DRAIN
 from redstart.server.settings import MAX_PORT
 from redstart.transports.options import transport_options

@@ -26,7 +26,7 @@ from redstart.client.options import ClientOptions
 from redstart.client.requests import RequestOptions, Requests
 from redstart.client.results import CallResult, decoded
 from redstart.client.target import transport_for
-from redstart.features.options import checked, showing
+from redstart.features.rules import checked, showing
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import JsonMapping, JsonObject, encode
 from redstart.wire.meta import Implementation

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 from redstart.client.callbacks import OnLog, OnNotification, OnProgress
 from redstart.client.dialects import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from redstart.client.handlers import OnElicit, OnSample, Roots
-from redstart.features.options import Rule, Wrong, anything, at_least, function, mapping, one_of, path, seconds, wrong
+from redstart.features.rules import Rule, Wrong, anything, at_least, function, mapping, one_of, path, seconds, wrong
 from redstart.wire.jsonrpc import JsonMapping
 from redstart.wire.meta import LOG_LEVELS
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from redstart.execution.kinds import Arguments, Function, Invoke, Kind, is_async, kind_of, name_of
 from redstart.features.errors import RegistrationError, place
-from redstart.features.options import HANDLER, caller
+from redstart.features.rules import HANDLER, caller
 from redstart.features.scopes import local_names
 from redstart.protocol.call import Call
 from redstart.schema.callables import find_target

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeAlias
 
 from redstart.features.errors import RegistrationError
-from redstart.features.options import caller
+from redstart.features.rules import caller
 from redstart.protocol.call import Call
 
 Function: TypeAlias = Callable[..., Any]

@@ -16,11 +16,11 @@ from typing import Any, Final, Protocol, get_args
 from msgspec import UNSET, Struct
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
-from redstart.features.options import Rule, did_you_mean, wrong
 from redstart.features.outcome import outcome
 from redstart.features.raw_tools import Injected
 from redstart.features.registry import Registry
 from redstart.features.results import Unencodable
+from redstart.features.rules import Rule, did_you_mean, wrong
 from redstart.features.tools import Invoke
 from redstart.protocol.call import Call
 from redstart.schema.signature import Field

@@ -17,17 +17,10 @@ from typing import Final, Unpack, cast
 
 from redstart.features.completion import Completer, starting_with
 from redstart.features.errors import RegistrationError, ToolError, log
-from redstart.features.options import (
-    PATH,
-    REQUIRED_TEXT,
-    DirectoryOptions,
-    FileOptions,
-    ResourceOptions,
-    checked,
-    showing,
-)
+from redstart.features.options import DirectoryOptions, FileOptions, ResourceOptions
 from redstart.features.raw_tools import Injected
 from redstart.features.resources import BYTES, TEXT, Resource
+from redstart.features.rules import PATH, REQUIRED_TEXT, checked, showing
 from redstart.wire import types as t
 
 MAX_LISTED: Final = 1000

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from redstart.features.errors import RegistrationError
-from redstart.features.options import Rule, wrong
+from redstart.features.rules import Rule, wrong
 from redstart.protocol.call import Call
 from redstart.protocol.headers import ParamRule
 from redstart.wire.jsonrpc import decode

@@ -14,12 +14,13 @@ from msgspec import Struct
 
 from redstart.features.completion import Completer, completers
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
-from redstart.features.options import HANDLER_OR_NONE, NAME, PromptOptions, checked, did_you_mean, showing
+from redstart.features.options import PromptOptions
 from redstart.features.outcome import outcome, require
 from redstart.features.prompt_template import compile_text, fill
 from redstart.features.raw_tools import Injected
 from redstart.features.registry import Registry
 from redstart.features.results import BLOCK_TYPES, Unencodable, block, is_media, sound
+from redstart.features.rules import HANDLER_OR_NONE, NAME, checked, did_you_mean, showing
 from redstart.features.tools import Invoke
 from redstart.protocol.call import Call
 from redstart.schema.errors import ShapeError

@@ -9,7 +9,7 @@ from typing import Any, get_origin
 from msgspec import UNSET, Raw, Struct
 
 from redstart.features.errors import RegistrationError
-from redstart.features.options import FLAG, NAME, REQUIRED_TEXT
+from redstart.features.rules import FLAG, NAME, REQUIRED_TEXT
 from redstart.schema.errors import ShapeError
 from redstart.schema.signature import EMPTY, Signature
 from redstart.schema.validator import Validator, compile_schema

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from msgspec import UNSET, Raw, Struct
 
 from redstart.features.errors import RegistrationError
-from redstart.features.options import Rule, age, one_of
+from redstart.features.rules import Rule, age, one_of
 from redstart.protocol.call import Call
 from redstart.wire.explained import Explained
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError

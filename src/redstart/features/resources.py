@@ -15,21 +15,13 @@ import msgspec
 
 from redstart.features.completion import Completer, completers, noted
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
-from redstart.features.options import (
-    HANDLER_OR_NONE,
-    NAME,
-    REQUIRED_TEXT,
-    ResourceOptions,
-    caller,
-    checked,
-    did_you_mean,
-    showing,
-)
+from redstart.features.options import ResourceOptions
 from redstart.features.outcome import outcome, require
 from redstart.features.prompts import refuse_generator
 from redstart.features.raw_tools import Injected
 from redstart.features.registry import Registry
 from redstart.features.results import is_media, one_body, sound, to_json
+from redstart.features.rules import HANDLER_OR_NONE, NAME, REQUIRED_TEXT, caller, checked, did_you_mean, showing
 from redstart.features.tools import Invoke
 from redstart.protocol.call import Call
 from redstart.schema.errors import ShapeError

@@ -10,19 +10,19 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import GenericAlias
-from typing import Any, Final, Literal, TypeVar, Unpack
+from typing import Any, Final, TypeVar, Unpack
 
 from msgspec import Struct
 
 from redstart.features.errors import RegistrationError, place
-from redstart.features.options import PredicateOptions, checked, showing
+from redstart.features.options import PredicateOptions, Proofs, Solutions
+from redstart.features.raw_tools import OwnParameters, Parameter
+from redstart.features.rules import checked, showing
 from redstart.features.scopes import local_names
 from redstart.schema.callables import Target, find_target
 from redstart.schema.docstring import parse_docstring
 
 F = TypeVar("F", bound=Callable[..., Any])
-Solutions = Literal["first", "all"] | int
-Proofs = Literal["one", "zero_or_one", "one_or_more", "zero_or_more"]
 
 CAP: Final = 100
 """How many solutions "all" gives at most."""
@@ -253,8 +253,6 @@ def _apply_mode(fn: Callable[..., Any], mode: Mode, made: dict[str, Any], takes:
     made.setdefault("name", mode.name)
     rows = list(zip(takes, mode.inputs, strict=True))
     if any(p.annotation is p.empty or (way == "?" and p.default is p.empty) for p, (way, _) in rows):
-        from redstart.features.raw_tools import OwnParameters
-
         docs = parse_docstring(inspect.getdoc(fn)).params
         made["parameters"] = OwnParameters(_parameter(p, way, kind, docs.get(p.name, "")) for p, (way, kind) in rows)
     kinds = [VALUES.get(kind, Any) for _, kind in mode.outputs]
@@ -264,8 +262,6 @@ def _apply_mode(fn: Callable[..., Any], mode: Mode, made: dict[str, Any], takes:
 
 def _parameter(parameter: inspect.Parameter, way: str, kind: str, description: str) -> Any:
     """An input. `?` may be left out: then the handler gets its own default, or None."""
-    from redstart.features.raw_tools import Parameter
-
     known = TYPES.get(kind, "string") if parameter.annotation is parameter.empty else parameter.annotation
     if parameter.default is not parameter.empty:
         return Parameter(parameter.name, known, description, default=parameter.default)

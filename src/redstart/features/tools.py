@@ -10,22 +10,12 @@ import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ClassVar, Final, Literal, Unpack
+from typing import Any, ClassVar, Final, Unpack
 
 from msgspec import UNSET, Raw
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, Unanswered, log, place
-from redstart.features.options import (
-    ANNOTATIONS,
-    HANDLER,
-    NAME,
-    OptionError,
-    ToolOptions,
-    caller,
-    checked,
-    did_you_mean,
-    showing,
-)
+from redstart.features.options import ANNOTATIONS, ToolOptions
 from redstart.features.output import Output
 from redstart.features.param_headers import check_headers, header_rules
 from redstart.features.raw_tools import Injected as Injected
@@ -33,6 +23,7 @@ from redstart.features.raw_tools import Parameter as Parameter
 from redstart.features.raw_tools import compile_explicit
 from redstart.features.registry import Registry
 from redstart.features.results import Unencodable, finished, size
+from redstart.features.rules import HANDLER, NAME, OptionError, caller, checked, did_you_mean, showing
 from redstart.features.scopes import with_local_names
 from redstart.features.solutions import Cut, cut_for, predicate_options
 from redstart.protocol.call import Call
@@ -43,7 +34,6 @@ from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, ProtocolError
 
 Invoke = Callable[[Call, dict[str, Any]], Awaitable[Any]]
-Task = Literal["forbidden", "optional", "required"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from redstart.execution.dependencies import injected
 from redstart.features.errors import RegistrationError
-from redstart.features.options import caller, did_you_mean
+from redstart.features.rules import caller, did_you_mean
 from redstart.features.tools import tool_of
 
 if TYPE_CHECKING:

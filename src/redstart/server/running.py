@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, Unpack, cast, overload
 
 from redstart.features.errors import RegistrationError
-from redstart.features.options import caller
+from redstart.features.rules import caller
 from redstart.server.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Running:
         >>> from redstart import Server
         >>> app = Server("mounted").asgi()
         """
-        from redstart.features.options import checked
+        from redstart.features.rules import checked
         from redstart.transports.http import Endpoint
         from redstart.transports.options import EndpointOptions
 

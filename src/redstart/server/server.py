@@ -9,20 +9,9 @@ from redstart.execution.dependencies import injected
 from redstart.execution.kinds import check_is_callable
 from redstart.execution.limits import CallLimits
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
-from redstart.features.options import (
-    REQUIRED_TEXT,
-    OptionError,
-    PredicateOptions,
-    PromptOptions,
-    ResourceOptions,
-    ToolOptions,
-    caller,
-    calling_frame,
-    checked,
-    decorating,
-    showing,
-)
+from redstart.features.options import PredicateOptions, PromptOptions, ResourceOptions, ToolOptions
 from redstart.features.registry import Registry
+from redstart.features.rules import REQUIRED_TEXT, OptionError, caller, calling_frame, checked, decorating, showing
 from redstart.features.tools import Tool
 from redstart.protocol.modern import Modern
 from redstart.schema.callables import SignatureError

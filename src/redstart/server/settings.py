@@ -7,24 +7,23 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
 from redstart.execution.limits import QUEUE
-from redstart.features.options import (
+from redstart.features.options import cache_rule, icons
+from redstart.features.registry import Cache, OnDuplicate
+from redstart.features.rules import (
     Rule,
     Wrong,
     at_least,
-    cache_rule,
     did_you_mean,
     endless_seconds,
     flag,
-    icons,
     one_of,
     path,
     text,
     texts,
     wrong,
 )
-from redstart.features.options import seconds as seconds
-from redstart.features.options import whole as whole
-from redstart.features.registry import Cache, OnDuplicate
+from redstart.features.rules import seconds as seconds
+from redstart.features.rules import whole as whole
 from redstart.server.middleware import Middleware
 from redstart.server.middleware import checked as checked_layer
 from redstart.wire.types import Icon

@@ -6,7 +6,7 @@ The defaults stand here and not with the code that uses them: a stdio server nee
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, TypedDict
 
-from redstart.features.options import (
+from redstart.features.rules import (
     OptionError,
     Rule,
     age,

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from redstart.execution.kinds import is_async
 from redstart.features.errors import RegistrationError, place
-from redstart.features.options import Rule, names, one_of
 from redstart.features.results import to_json
+from redstart.features.rules import Rule, names, one_of
 from redstart.transports.caller import JSON, Caller, HeaderList, Scope
 from redstart.transports.guard import Rejection
 from redstart.wire.jsonrpc import decode

@@ -1,0 +1,322 @@
+"""How options are checked: a TypedDict lists the options of something, each with the rule that its value must obey.
+
+Functions take them as `**options: Unpack[ToolOptions]`, so that type checkers and editors know them. `checked` refuses
+a wrong value, with the caller's file and line, and fills in the defaults.
+"""
+
+import asyncio
+import inspect
+import math
+import operator
+import os
+import sys
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from types import FrameType
+from typing import Any, Final, NoReturn, SupportsFloat, SupportsIndex, TypeVar, cast
+
+from msgspec import Struct
+
+from redstart.features.errors import RegistrationError
+from redstart.schema.errors import nearest
+from redstart.wire.check import InvalidShape
+from redstart.wire.check import checked as checked_shape
+from redstart.wire.jsonrpc import encode
+
+Options = TypeVar("Options")
+S = TypeVar("S", bound=Struct)
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+Take = Callable[[str, Any], Any]
+"""Gives the value as it is kept; what is wrong is a TypeError or ValueError whose text begins with the label."""
+
+# Our files, those that evaluate an annotation which was written as text, and those that run a coroutine.
+NOT_THEIRS: Final = (
+    os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
+    os.path.join(os.path.dirname(asyncio.__file__), ""),
+    *("<string>", typing.__file__, inspect.__file__),
+)
+
+
+class OptionError(RegistrationError, ValueError):
+    """An option that does not exist, or has a value that it cannot have."""
+
+
+def calling_frame() -> FrameType:
+    """The innermost frame that is not ours."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(NOT_THEIRS):
+        frame = frame.f_back
+    return frame
+
+
+def caller() -> str:
+    """`file.py:12`, where an option was given."""
+    frame = calling_frame()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`. Did you mean "add"?`, or nothing."""
+    near = nearest(name, known)
+    return f'. Did you mean "{near}"?' if near else ""
+
+
+class Wrong(TypeError, ValueError):
+    """A value that an option cannot have."""
+
+    def __init__(self, label: str, words: str, shown: str, hint: str = "") -> None:
+        super().__init__(f"{label} must be {words}, not {shown}{hint}")
+        self.label, self.words, self.shown, self.hint = label, words, shown, hint
+
+    def or_none(self) -> str:
+        return str(Wrong(self.label, f"{self.words}, or None", self.shown, self.hint))
+
+
+def wrong(label: str, words: str, value: object, hint: str = "") -> NoReturn:
+    """Refuse a value, and show it. (What may be secret is refused by its type.)"""
+    raise Wrong(label, words, f"{value!r:.100}", hint)
+
+
+class Rule:
+    """What the value of an option must be, and what it is when it is not given."""
+
+    __slots__ = ("default", "optional", "take")
+
+    def __init__(self, take: Take, default: Any = None, *, optional: bool | None = None) -> None:
+        self.take = take
+        self.default = default
+        self.optional = default is None if optional is None else optional
+
+    def check(self, label: str, value: object) -> Any:
+        """The value as it is kept."""
+        if value is None and self.optional:
+            return self.default
+        try:
+            return self.take(label, value)
+        except Wrong as error:
+            optional = self.optional and self.default is None and error.label == label
+            raise OptionError(f"{caller()}: {error.or_none() if optional else error}") from None
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"{caller()}: {error}") from None
+
+
+@cache
+def rules_of(kind: Any) -> dict[str, Rule]:
+    """The rules of the options that a TypedDict lists."""
+    return {name: hint.__metadata__[0] for name, hint in kind.__annotations__.items()}
+
+
+def checked(
+    kind: type[Options],
+    what: str,
+    given: Mapping[str, Any],
+    *,
+    before: str = "",
+    after: str = "",
+    also: Sequence[str] = ("name",),
+) -> Options:
+    """All options of `what`: those that are given, checked, and the defaults of the others.
+
+    `before` and `after` are what an error says around the name of an option, such as ` of add`; `also` are parameters
+    that have a place of their own, and may be meant.
+    """
+    rules = rules_of(cast(Any, kind))
+    made = {name: rule.default for name, rule in rules.items()}
+    for name, value in given.items():
+        if name not in rules:
+            hint = did_you_mean(name, (*rules, *also)) or f"; it has: {', '.join(rules)}"
+            raise OptionError(f'{caller()}: {what} has no option "{name}"{hint}')
+        made[name] = rules[name].check(f"{before}{name}{after}", value)
+    return cast(Options, made)
+
+
+def showing(kind: Any) -> Callable[[F], F]:
+    """Let `help()` and editors that run the code see the options that `**options` stands for."""
+
+    def show(fn: F) -> F:
+        signature = inspect.signature(fn)
+        listed = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=rule.default, annotation=_shown(kind, name))
+            for name, rule in rules_of(kind).items()
+            if name not in signature.parameters
+        ]
+        plain = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        fn.__signature__ = signature.replace(parameters=[*plain, *listed])  # type: ignore[attr-defined]
+        return fn
+
+    return show
+
+
+def _shown(kind: Any, name: str) -> Any:
+    hint = kind.__annotations__[name].__origin__
+    return getattr(hint, "__forward_arg__", hint)
+
+
+def decorating(given: object, name: str, serve: Callable[[Any, str], object]) -> object:
+    """`@tool` and `tool(fn, name="x")` are given the function, `@tool("x")` and `@tool(name="x")` only a name."""
+    if given is None or isinstance(given, str):
+        return lambda fn: serve(fn, given or name)
+    return serve(given, name)
+
+
+# ---------------------------------------------------------------- kinds of values
+
+
+def seconds(label: str, value: object, *, endless: bool = False) -> float:
+    """A time span as an int or a float, whichever kind of real number it is given as."""
+    words = "a number of seconds above 0"
+    number = _real(label, words, value)
+    if not number > 0 or (number > sys.float_info.max and not (endless and number == math.inf)):
+        wrong(label, words, value)
+    return number
+
+
+def age(label: str, value: object) -> float:
+    """A time span that may be nothing."""
+    words = "a number of seconds of at least 0"
+    number = _real(label, words, value)
+    return number if 0 <= number <= sys.float_info.max else wrong(label, words, value)
+
+
+def _real(label: str, words: str, value: object) -> float:
+    try:
+        number = _number(value)
+    except (ValueError, OverflowError):  # a signalling NaN, a Fraction that is too large for a float
+        wrong(label, words, value)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        wrong(label, words, value)
+    return number
+
+
+def whole(label: str, value: object, least: int = 1) -> int:
+    """A whole number as an int, also if it is given as one of numpy's."""
+    number = _number(value) if isinstance(value, SupportsIndex) else value
+    if isinstance(number, bool) or not isinstance(number, int) or number < least:
+        wrong(label, f"a whole number of at least {least}", value)
+    return number
+
+
+def _number(value: object) -> object:
+    """A number of any kind as one that all code can reckon with; anything else as it is."""
+    if not isinstance(value, bool):
+        with suppress(TypeError):  # an array has both methods, and is not a number all the same
+            if isinstance(value, SupportsIndex):
+                return int(operator.index(value))
+            if isinstance(value, SupportsFloat):  # a text is none
+                return float(value)
+    return value
+
+
+def flag(label: str, value: object) -> bool:
+    """True or False: a text such as "no" would count as yes."""
+    return value if isinstance(value, bool) else wrong(label, "True or False", value)
+
+
+def text(label: str, value: object) -> str:
+    """A text that can be sent."""
+    if not isinstance(value, str):
+        wrong(label, "a text (str)", value)
+    if not value.isascii() and value != value.encode(errors="replace").decode():
+        raise ValueError(f"{label} has half a character in it (a lone surrogate), which no message can carry")
+    return value
+
+
+def texts(label: str, value: object) -> tuple[str, ...]:
+    """Several texts. One text would be taken as a list of its letters."""
+    if isinstance(value, str):
+        wrong(label, "a list of texts", value, f'; write ["{value}"]')
+    found = tuple(value) if isinstance(value, Iterable) else ()
+    if not isinstance(value, Iterable) or not all(isinstance(one, str) for one in found):
+        wrong(label, "a list of texts", value)
+    return found
+
+
+def names(label: str, value: object) -> tuple[str, ...]:
+    """Several texts, or one."""
+    return texts(label, [value] if isinstance(value, str) else value)
+
+
+def mapping(label: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        wrong(label, "a dict with text keys", value)
+    return value
+
+
+def json_object(label: str, value: object) -> dict[str, Any]:
+    """A dict that can be sent."""
+    found = dict(mapping(label, value))
+    try:
+        encode(found)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{label} must be JSON data: {error}") from None
+    return found
+
+
+def function(label: str, value: object) -> Callable[..., object]:
+    return value if callable(value) else wrong(label, "a function", value)
+
+
+def path(label: str, value: object) -> str | os.PathLike[str]:
+    return value if isinstance(value, str | os.PathLike) else wrong(label, "a path (str or Path)", value)
+
+
+def anything(label: str, value: object) -> object:
+    return value
+
+
+def one_of(*choices: str) -> Take:
+    """One of a few words."""
+
+    def take(label: str, value: object) -> str:
+        if not isinstance(value, str) or value not in choices:
+            hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+            wrong(label, f"one of {', '.join(choices)}", value, hint)
+        return value
+
+    return take
+
+
+def at_least(least: int) -> Take:
+    return lambda label, value: whole(label, value, least)
+
+
+def endless_seconds(label: str, value: object) -> float:
+    return seconds(label, value, endless=True)
+
+
+def instances(
+    label: str,
+    value: object,
+    kind: type[T] | tuple[type[T], ...],
+    words: str,
+    hint: Callable[[object], str] | None = None,
+) -> list[T]:
+    """A list of things of some classes."""
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
+        wrong(label, f"a list of {words}", value, hint(value) if hint and not isinstance(value, kind) else "")
+    listed = list(value)
+    for one in listed:
+        if not isinstance(one, kind):
+            wrong(label, f"a list of {words}", one, hint(one) if hint else "")
+    return listed
+
+
+def sound(label: str, shape: S) -> S:
+    """A wire shape as it is, if its fields have their types: a Struct does not check them itself."""
+    try:
+        return checked_shape(shape)
+    except InvalidShape as error:
+        raise TypeError(f"{label}: {error}") from None
+
+
+# ---------------------------------------------------------------- rules that many share
+
+NAME: Final = Rule(text, "", optional=True)
+FLAG: Final = Rule(flag, False)
+REQUIRED_TEXT: Final = Rule(text, "", optional=False)
+HANDLER: Final = Rule(function, optional=False)
+HANDLER_OR_NONE: Final = Rule(function)
+PATH: Final = Rule(path, optional=False)
