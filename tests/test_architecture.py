@@ -61,7 +61,7 @@ BUDGET: dict[str, int] = {
     "schema": 3300,  # the work of unions, patterns, hashes and other engines is bounded; dialects of raw schemas
     "protocol": 1160,
     "store": 215,
-    "features": 3020,
+    "features": 3080,
     "execution": 1260,
     "asking": 2160,
     "adopt": 820,

@@ -488,7 +488,7 @@ def test_header_annotations_are_listed_and_compiled() -> None:
         return region
 
     assert entry(server)["inputSchema"]["properties"]["region"] == {"type": "string", "x-mcp-header": "Region"}
-    [tool] = server.tools
+    [tool] = server.tools.items.values()
     assert [rule.path for rule in tool.header_rules] == [("region",)]
 
 

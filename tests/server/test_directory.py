@@ -109,7 +109,7 @@ def test_modules_are_isolated(tmp_path: Path) -> None:
 
     servers = [Server(f"s{number}", directory=tmp_path / f"s{number}") for number in (1, 2)]
     assert sys.modules["json"] is json
-    values = [server.tools.items["it"].handler() for server in servers]
+    values = [server.tools["it"].handler() for server in servers]
     assert values == [1, 2]
     assert "_shared" not in sys.modules
 
@@ -128,7 +128,7 @@ def test_what_is_imported_from_another_file_is_served_once(tmp_path: Path, caplo
 def test_one_name_in_two_files_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path, tools__a=ADD, tools__b=ADD.replace("a + b", "a - b"))
     server = Server("twice", directory=tmp_path)
-    assert server.tools.items["add"].handler(5) == 3
+    assert server.tools["add"].handler(5) == 3
     (record,) = caplog.records
     assert "a.py:4" in record.getMessage()
     assert "b.py:4" in record.getMessage()

@@ -107,7 +107,7 @@ def test_everything_is_made_once_in_order_and_cleaned_up_after_the_handler(
 ) -> None:
     server = Server("depends")
     server.tool(**options)(tool)
-    [served] = server.tools
+    [served] = server.tools.items.values()
     assert list(served.input_schema["properties"]) == ["x"]
     result = play(server, lambda peer: peer.call(tool.__name__, x=0))
     assert result["structuredContent"] == {"result": expected}

@@ -276,7 +276,7 @@ def test_who_marks_chooses() -> None:
     assert names(server) == ["third", "first", "second"]
     assert [one.name for one in server.prompts] == ["review", "two"]
     assert [one.uri for one in server.templates] == ["notes://{name}"]
-    assert server.tools.items["second"].title == "Second"
+    assert server.tools["second"].title == "Second"
     assert "helper" in names(Server.from_object(module(MARKED, "marked"), include=["helper", "first"]))
 
 

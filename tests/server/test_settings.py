@@ -202,7 +202,7 @@ def test_needs_that_a_client_may_meet() -> None:
     @server.tool(needs="elicitation")
     def one() -> None: ...
 
-    assert [tool.needs for tool in server.tools.items.values()] == [tuple(known), ("elicitation",)]
+    assert [tool.needs for tool in server.tools] == [tuple(known), ("elicitation",)]
 
 
 def test_an_annotation_that_nobody_knows_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
@@ -215,7 +215,7 @@ def test_an_annotation_that_nobody_knows_is_noticed(caplog: pytest.LogCaptureFix
     assert first.startswith(f"{__file__}:")
     assert first.endswith("annotations of work: no client knows 'destructivHint'. Did you mean \"destructiveHint\"?")
     assert second.endswith("annotations of work: no client knows 'com.example/own'")
-    assert server.tools.items["work"].annotations == {"title": "Work", "destructivHint": True, "com.example/own": 1}
+    assert server.tools["work"].annotations == {"title": "Work", "destructivHint": True, "com.example/own": 1}
 
 
 def test_annotations_that_are_known(caplog: pytest.LogCaptureFixture) -> None:

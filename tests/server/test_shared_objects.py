@@ -79,4 +79,4 @@ def test_it_may_come_back_to_a_server() -> None:
     [one, _] = two(tool)
     one.remove(tool)
     one.register(tool)
-    assert one.tools.items["where"] is tool
+    assert one.tools["where"] is tool

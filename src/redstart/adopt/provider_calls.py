@@ -6,33 +6,29 @@ no promise of the method's annotation, so such a tool is listed without an infer
 
 from __future__ import annotations
 
-import copy
 import dis
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from redstart.execution.dependencies import injected as is_injected
 from redstart.execution.kinds import is_async
-from redstart.execution.limits import CallLimits
 from redstart.features.errors import RegistrationError, ToolError, log, place
 from redstart.features.output import Output
-from redstart.features.raw_tools import Injected
+from redstart.features.registry import Compiler, Invoke
 from redstart.features.results import blocks, is_content, is_media
 from redstart.features.scopes import local_names
 from redstart.features.solutions import Collected
-from redstart.features.tools import Tool
+from redstart.features.tools import CompiledTool, Tool
 from redstart.schema.callables import find_target
 from redstart.server.context import Context
 from redstart.server.handling import elicit_callable
 from redstart.server.sync_context import SyncContext
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import decode
-
-if TYPE_CHECKING:
-    from redstart.server.runtime import Host
 
 _EMPTY_BODY: Final = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "POP_TOP"} | {
     "CALL_INTRINSIC_1",  # what 3.12 and later put around every coroutine
@@ -76,20 +72,19 @@ class ToolCall:
         self._fn = fn
         self._filled = filled
 
-    def equip(self, host: Host) -> None:
-        """Decide how `tool_call` runs."""
-        self._host = host
-        self._invoke = host.executor.compose(self._fn, self._filled)
+    def compile(self, compiler: Compiler) -> Invoke:
+        """The function that runs `tool_call`."""
+        return compiler.compose(self._fn, self._filled)
 
-    async def __call__(self, name: str, arguments: dict[str, Any], ctx: Context[Any]) -> Any:
+    async def answer(self, invoke: Invoke, name: str, arguments: dict[str, Any], ctx: Context[Any]) -> Any:
         """What the provider says; NotImplemented where it leaves the call to the method."""
         given: dict[str, Any] = dict(zip(self._names, (name, arguments), strict=False))
         if self._elicit is not None:
             if self._elicits and (self._required or ctx.can_elicit):
-                given[self._elicit] = elicit_callable(self._context(ctx._call, self._host))
+                given[self._elicit] = elicit_callable(self._context(ctx._call, ctx._runtime))
             elif self._required:
                 return NotImplemented  # it cannot work without
-        value = await self._invoke(ctx._call, given)
+        value = await invoke(ctx._call, given)
         if inspect.isawaitable(value):  # of a plain function that hands on what an async one gave
             value = await value
         if type(value) is Collected and value.returned is NotImplemented and not value.items:
@@ -134,42 +129,43 @@ class Dispatched(Tool):
 
     def __init__(self, own: Tool, ask: ToolCall, *, defined: bool) -> None:
         vars(self).update(vars(own))  # it is that tool, but for who answers
-        # The limits are this tool's; the method runs within them, and must not wait for a second place at a gate.
-        self._own = copy.copy(own)
-        self._own.timeout = self._own.concurrency = self._own.max_result_bytes = None
         self._ask = ask
         self._defined = defined
-        self.executor = None
-        self.handler = self.dispatch
-        self.host: Host
 
-    def compile(self, injected: Injected) -> None:
-        own = self._own
-        own.name = self.name
-        own.compile(injected)
-        self.description, self.input_schema, self.header_rules = own.description, own.input_schema, own.header_rules
-        self.injected = {"ctx": Context}
-        self.bind = self._bind
-        self.output = _Said(Any, self._schemas[1], None, None, f"{self.place}: result of {self.name}")
-        self.output_schema = self.output.schema
-        self.host.executor.equip(own, CallLimits())
-        self._ask.equip(self.host)
+    def compile(self, compiler: Compiler) -> CompiledTool:
+        own = self.compile_types(compiler)
+        # The limits are those of `dispatch`; the method runs within them, and must not wait for a second place.
+        run = compiler.compose(
+            own.handler,
+            own.injected,
+            executor=own.executor,
+            cut=self.cut,
+            typed=self.typed,
+            convert=own.output.converted,
+        )
+        ask = self._ask.compile(compiler)
 
-    def _bind(self, raw: bytes | Raw | None) -> dict[str, Any]:
-        bound = self._own.bind(raw)
-        sent: dict[str, Any] = (decode(raw) if raw else None) or {}
-        if self._own.typed:
-            sent = {name: bound.get(name, value) for name, value in sent.items()}
-        return {"given": _Sent(sent, bound)}
+        def bind(raw: bytes | Raw | None) -> dict[str, Any]:
+            bound = own.bind(raw)
+            sent: dict[str, Any] = (decode(raw) if raw else None) or {}
+            if self.typed:
+                sent = {name: bound.get(name, value) for name, value in sent.items()}
+            return {"given": _Sent(sent, bound)}
 
-    async def dispatch(self, given: _Sent, ctx: Context[Any]) -> Any:
-        """Ask the provider, then the method."""
-        value = await self._ask(self.name, given.sent, ctx)
-        if value is not NotImplemented:
-            return value
-        if self._defined:
-            value = await self._own.invoke(ctx._call, given.bound)
+        async def dispatch(given: _Sent, ctx: Context[Any]) -> Any:
+            """Ask the provider, then the method."""
+            value = await self._ask.answer(ask, self.name, given.sent, ctx)
             if value is not NotImplemented:
-                return _Own(value, self._own.output)
-        log.error("the tool %s is listed by its provider, but neither tool_call nor a method answers for it", self.name)
-        raise ToolError(f"{self.name} is listed, but its provider does not answer for it.")
+                return value
+            if self._defined:
+                value = await run(ctx._call, given.bound)
+                if value is not NotImplemented:
+                    return _Own(value, own.output)
+            text = "the tool %s is listed by its provider, but neither tool_call nor a method answers for it"
+            log.error(text, self.name)
+            raise ToolError(f"{self.name} is listed, but its provider does not answer for it.")
+
+        output = _Said(Any, self.output_schema, None, None, f"{self.place}: result of {self.name}")
+        compiled = replace(own, injected={"ctx": Context}, bind=bind, output=output, handler=dispatch, executor=None)
+        compiler.equip(compiled)
+        return compiled

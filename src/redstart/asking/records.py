@@ -59,7 +59,7 @@ def asked(question: Question) -> Asked:
 def handler_of(call: Call, host: Host) -> str:
     """Which handler it is and where, for the log."""
     tool = host.server.tools.items.get(call.params.name) if call.method.name == "tools/call" else None
-    return call.method.name if tool is None else f"{tool.place}: {tool.name}"
+    return call.method.name if tool is None else f"{tool.declared.place}: {tool.key}"
 
 
 def diverged(call: Call, host: Host, before: Asked, now: Question) -> ProtocolError:

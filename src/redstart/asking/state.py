@@ -111,7 +111,7 @@ def used_once(call: Call, host: Host) -> bool:
     if call.method.name != "tools/call":
         return False
     tool = host.server.tools.items.get(call.params.name)
-    return tool is not None and tool.single_use
+    return tool is not None and tool.declared.single_use
 
 
 # ---------------------------------------------------------------- out

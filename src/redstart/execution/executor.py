@@ -16,15 +16,15 @@ from redstart.execution.kinds import Arguments, Function, Invoke, is_async, is_g
 from redstart.execution.limits import CallLimits, Gate, current_deadline, gated, loop_of, timed
 from redstart.features.errors import RegistrationError, log, place
 from redstart.features.solutions import Cut
-from redstart.features.tools import Tool
+from redstart.features.tools import CompiledTool
 from redstart.protocol.call import Call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from redstart.execution.threads import Job, Pool
-    from redstart.features.prompts import Prompt
-    from redstart.features.resources import Resource
+    from redstart.features.prompts import CompiledPrompt
+    from redstart.features.resources import CompiledResource
 
 
 class Executor:
@@ -40,35 +40,40 @@ class Executor:
             self.gate = Gate("The server", limits.concurrency, limits.queue)
         self._pool = pool
 
-    def equip(self, thing: Tool | Prompt | Resource, limits: CallLimits | None = None) -> None:
-        """Give `thing` the function that runs its handler, within `limits` instead of those of the server."""
+    def injected(self, annotation: object, default: object) -> bool:
+        """Whether a parameter is filled by the server, not by the client."""
+        return dependencies.injected(annotation, default)
+
+    def equip(self, thing: CompiledTool | CompiledPrompt | CompiledResource) -> None:
+        """Give `thing` the function that runs its handler."""
         assert thing.handler is not None
         fn: Function = thing.handler
-        gates = [] if self.gate is None or limits is not None else [self.gate]
-        limits = limits or self.limits
-        timeout = limits.timeout if thing.timeout is None else thing.timeout
-        if timeout == math.inf or (thing.timeout is None and thing.executor == "inline" and not is_async(fn)):
+        own, limits = thing.declared.timeout, self.limits
+        timeout = limits.timeout if own is None else own
+        if timeout == math.inf or (own is None and thing.executor == "inline" and not is_async(fn)):
             timeout = None
-        if not isinstance(thing, Tool):
+        if not isinstance(thing, CompiledTool):
             thing.invoke = self.compose(
                 fn, thing.injected, executor=thing.executor, timeout=timeout, convert=thing.converted
             )
             return
-        if thing.concurrency is not None:
-            gates.insert(0, Gate(f"The tool {thing.name}", thing.concurrency, limits.queue))
+        tool = thing.declared
+        gates = [] if self.gate is None else [self.gate]
+        if tool.concurrency is not None:
+            gates.insert(0, Gate(f"The tool {tool.name}", tool.concurrency, limits.queue))
         thing.invoke = self.compose(
             fn,
             thing.injected,
             executor=thing.executor,
             timeout=timeout,
             gates=gates,
-            cut=thing.cut,
-            typed=thing.typed,
+            cut=tool.cut,
+            typed=tool.typed,
             convert=thing.output.converted,
         )
         plain = is_async(fn) and not is_generator(fn) and not thing.injected and thing.executor != "process"
         thing.plain = fn if plain and timeout is None and not gates else None
-        thing.result_limit = limits.result_bytes if thing.max_result_bytes is None else thing.max_result_bytes
+        thing.result_limit = limits.result_bytes if tool.max_result_bytes is None else tool.max_result_bytes
 
     def compose(
         self,

@@ -17,11 +17,9 @@ from msgspec import UNSET, Struct
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.outcome import outcome
-from redstart.features.raw_tools import Injected
-from redstart.features.registry import Registry
+from redstart.features.registry import Compiler, Declared, Invoke, Registry, not_equipped
 from redstart.features.results import Unencodable
 from redstart.features.rules import Rule, did_you_mean, wrong
-from redstart.features.tools import Invoke
 from redstart.protocol.call import Call
 from redstart.schema.signature import Field
 from redstart.wire import types as t
@@ -53,8 +51,7 @@ class Completer:
         self.source = source
         self.argument = argument
         self.where = where
-        self.injected: dict[str, Any] = {}
-        self.invoke: Invoke | None = None
+        self.invoke: Invoke = not_equipped
         self.known: tuple[str, ...] | None = None
         self._names: tuple[str, ...] = ()
 
@@ -62,13 +59,13 @@ class Completer:
     def name(self) -> str:
         return getattr(self.source, "__name__", type(self.source).__name__)
 
-    def compile(self, injected: Injected) -> None:
+    def compile(self, compiler: Compiler) -> None:
         """Decide what kind of source it is; what cannot complete anything fails here."""
         source = self.source
         if isinstance(source, type) and issubclass(source, enum.Enum):
             self.known = tuple(str(member.value) for member in source)
         elif callable(source):
-            self._compile_function(injected)
+            self._compile_function(compiler)
         elif isinstance(source, Iterable) and not isinstance(source, str | bytes | Iterator):
             self.known = tuple(source)
             if not all(isinstance(value, str) for value in self.known):
@@ -78,7 +75,7 @@ class Completer:
                 f"{self.where}: {self.argument!r} is completed by a list of strings or a function, not by {source!r}"
             )
 
-    def _compile_function(self, injected: Injected) -> None:
+    def _compile_function(self, compiler: Compiler) -> None:
         where = f"{place(self.source)}: {self.name} completes {self.argument!r}"
         if inspect.isasyncgenfunction(self.source):
             raise RegistrationError(f"{where}: return a list instead of yielding")
@@ -89,9 +86,10 @@ class Completer:
         except ValueError as error:
             raise RegistrationError(f"{where}: {error}; write a function around it") from error
         names = []
+        injected: dict[str, Any] = {}
         for parameter in signature.parameters.values():
-            if injected(parameter.annotation, parameter.default):
-                self.injected[parameter.name] = parameter.annotation
+            if compiler.injected(parameter.annotation, parameter.default):
+                injected[parameter.name] = parameter.annotation
             elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 names.append(parameter.name)
             else:
@@ -102,12 +100,12 @@ class Completer:
                 f"not ({', '.join(names)})"
             )
         self._names = tuple(names)
+        self.invoke = compiler.compose(self.source, injected, convert=completion)
 
     def values(self, call: Call, typed: str, filled: Mapping[str, str]) -> Awaitable[Any]:
         """What the source says; for a list, what begins with `typed`."""
         if self.known is not None:
             return _known(self.known, typed)
-        assert self.invoke is not None, "a completer is compiled and given its invoke when it is registered"
         return self.invoke(call, dict(zip(self._names, (typed, dict(filled)), strict=False)))
 
 
@@ -119,7 +117,7 @@ class Completable(Protocol):
     @property
     def key(self) -> str: ...
     @property
-    def place(self) -> str: ...
+    def declared(self) -> Declared: ...
     def argument_names(self) -> tuple[str, ...]: ...
     def allows(self, argument: str, value: str) -> bool: ...
 
@@ -155,7 +153,7 @@ class Completions:
 
     def __bool__(self) -> bool:
         """Whether anything completes."""
-        if any(item.completers for registry in (self._prompts, self._templates) for item in registry):
+        if any(item.completers for registry in (self._prompts, self._templates) for item in registry.items.values()):
             return True
         return any(ref in self._prompts.items or ref in self._templates.items for ref, _ in self.given)
 
@@ -206,7 +204,7 @@ def _check_argument(ref: str, completer: Completer, item: Completable) -> None:
     if completer.argument not in item.argument_names():
         known = ", ".join(item.argument_names()) or "none"
         raise RegistrationError(
-            f"{completer.where}: {ref} ({item.place}) has no argument {completer.argument!r}; it has {known}"
+            f"{completer.where}: {ref} ({item.declared.place}) has no argument {completer.argument!r}; it has {known}"
         )
 
 
@@ -253,7 +251,7 @@ def _text(value: Any) -> str:
 # ---------------------------------------------------------------- arguments that complete themselves
 
 
-def completers(fields: Iterable[Field], where: str, injected: Injected) -> dict[str, Completer]:
+def completers(fields: Iterable[Field], where: str, compiler: Compiler) -> dict[str, Completer]:
     """The sources that the annotations of arguments name."""
     made: dict[str, Completer] = {}
     for field in fields:
@@ -261,7 +259,7 @@ def completers(fields: Iterable[Field], where: str, injected: Injected) -> dict[
         source = choices(field.shape.schema()) if mark is None else mark.source
         if source is not None:
             made[field.name] = completer = Completer(source, field.name, where)
-            completer.compile(injected)
+            completer.compile(compiler)
     return made
 
 

@@ -18,8 +18,8 @@ from typing import Final, Unpack, cast
 from redstart.features.completion import Completer, starting_with
 from redstart.features.errors import RegistrationError, ToolError, log
 from redstart.features.options import DirectoryOptions, FileOptions, ResourceOptions
-from redstart.features.raw_tools import Injected
-from redstart.features.resources import BYTES, TEXT, Resource
+from redstart.features.registry import Compiler
+from redstart.features.resources import BYTES, TEXT, CompiledResource, Resource
 from redstart.features.rules import PATH, REQUIRED_TEXT, checked, showing
 from redstart.wire import types as t
 
@@ -102,12 +102,13 @@ class Directory(Resource):
         self._list = (self._make_list(),) if given["listing"] else ()
         self._left_out = ""
 
-    def compile(self, injected: Injected) -> None:
-        super().compile(injected)
+    def compile(self, compiler: Compiler) -> CompiledResource:
+        compiled = super().compile(compiler)
         variable = self.argument_names()[0]
         completer = Completer(self.complete, variable, self.place)
-        completer.compile(injected)
-        self.completers = {variable: completer}
+        completer.compile(compiler)
+        compiled.completers = {variable: completer}
+        return compiled
 
     def companions(self) -> Sequence[Resource]:
         """The list of the files, where it is wanted."""

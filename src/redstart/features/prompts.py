@@ -1,7 +1,7 @@
 """Prompts: messages that a person picks and fills in.
 
-A Prompt is compiled when it is registered. Its arguments are strings on the wire; the annotations of the handler say
-what they become. Spec: /specification/2026-07-28/server/prompts.
+Registering a Prompt compiles it. Its arguments are strings on the wire; the annotations of the handler say what they
+become. Spec: /specification/2026-07-28/server/prompts.
 """
 
 from __future__ import annotations
@@ -10,18 +10,16 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Unpack
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from redstart.features.completion import Completer, completers
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.options import PromptOptions
 from redstart.features.outcome import outcome, require
 from redstart.features.prompt_template import compile_text, fill
-from redstart.features.raw_tools import Injected
-from redstart.features.registry import Registry
+from redstart.features.registry import Compiled, Compiler, Registry
 from redstart.features.results import BLOCK_TYPES, Unencodable, block, is_media, sound
 from redstart.features.rules import HANDLER_OR_NONE, NAME, checked, did_you_mean, showing
-from redstart.features.tools import Invoke
 from redstart.protocol.call import Call
 from redstart.schema.errors import ShapeError
 from redstart.schema.signature import Signature, compile_signature
@@ -31,6 +29,8 @@ from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, encode
 
 ROLES: Final = ("user", "assistant")
 Argument = t.PromptArgument | tuple[Any, ...]
+Bind = Callable[[dict[str, str]], dict[str, Any]]
+"""From the strings that were sent to the keyword arguments of the handler."""
 
 
 class PromptResult(Struct, metaclass=Explained):
@@ -45,7 +45,7 @@ class PromptResult(Struct, metaclass=Explained):
 
 
 class Prompt:
-    """A function that makes messages, and what is told about it.
+    """A function that makes messages, and what is told about it. Registering it does not change it.
 
     >>> prompt = Prompt("greet", handler=lambda args: f"Greet {args['who']}.", arguments=[("who", "Whom", True)])
     >>> prompt.name
@@ -65,13 +65,13 @@ class Prompt:
         messages: Any = None,
         **options: Unpack[PromptOptions],
     ) -> None:
-        self.handler: Any = HANDLER_OR_NONE.check(f"handler of {name}" if name else "handler", handler)
+        self.handler = HANDLER_OR_NONE.check(f"handler of {name}" if name else "handler", handler)
         self.messages = messages
         self.name: str = NAME.check("name", name) or getattr(handler, "__name__", "")
         given = checked(PromptOptions, "a prompt", options, after=f" of {self.name or 'the prompt'}")
         self.description = given["description"]
         self.title = given["title"]
-        self.arguments: Any = given["arguments"]
+        self.arguments = given["arguments"]
         self.icons = given["icons"]
         self.meta = given["meta"]
         self.needs = given["needs"]
@@ -80,11 +80,6 @@ class Prompt:
         self.visible = given["visible"]
         self.tags = frozenset(given["tags"])
         self.place = place(handler) if handler is not None else f"the prompt {self.name}"
-        self.injected: dict[str, Any] = {}
-        self.completers: dict[str, Completer] = {}
-        self.sees: Callable[[Call], bool] | None = None
-        self.bind: Callable[[dict[str, str]], dict[str, Any]]
-        self.invoke: Invoke
 
     @classmethod
     def from_descriptor(cls, descriptor: Sequence[Any], handler: Callable[..., Any]) -> Prompt:
@@ -99,64 +94,64 @@ class Prompt:
     def __repr__(self) -> str:
         return f"Prompt({self.name!r})"
 
-    def argument_names(self) -> tuple[str, ...]:
-        return tuple(argument.name for argument in self.arguments)
-
-    def allows(self, argument: str, value: str) -> bool:
-        """Whether an argument may hold `value`: the text of a prompt may be any."""
-        return True
-
-    def converted(self, value: Any) -> t.Result:
-        """For the thread of a handler: only there may a lazy value look for what it holds."""
-        return result(value)
-
-    # ------------------------------------------------------------ registration
-
-    def compile(self, injected: Injected) -> None:
+    def compile(self, compiler: Compiler) -> CompiledPrompt:
         """Decide everything that can be decided now; what cannot be served fails here, with file and line."""
         if not self.name or self.name == "<lambda>" or not self.name.isprintable():
             raise RegistrationError(f"{self.place}: {self.name!r} is not a valid prompt name; give it one with name=")
         if (self.handler is None) == (self.messages is None):
             raise RegistrationError(f"{self.place}: a prompt has a handler= or messages=, one of the two")
-        if self.messages is not None:
-            self._compile_messages()
-            return
-        refuse_generator(self.handler, f"{self.place}: the prompt {self.name}")
-        signature = compile_signature(self.handler, injected=injected)
-        self.injected = signature.injected
-        if self.arguments is None:
-            self.arguments = [_listed(field) for field in signature.fields]
-            self.bind = _by_name(signature)
-        else:
-            self.arguments = [_argument(given, self.place) for given in self.arguments]
-            self.bind = self._explicit(signature)
-        if self.description is None:
-            self.description = signature.description
-        fields = [field for field in signature.fields if field.name in self.argument_names()]
-        self.completers = completers(fields, self.place, injected)
+        compiled = self._compile_messages() if self.handler is None else self._compile_handler(compiler)
+        compiler.equip(compiled)
+        return compiled
 
-    def _compile_messages(self) -> None:
-        """A prompt that is text with places to fill in needs no handler: it is one."""
-        self.arguments = [_argument(given, self.place) for given in self.arguments or ()]
-        names = self.argument_names()
+    def _compile_handler(self, compiler: Compiler) -> CompiledPrompt:
+        refuse_generator(self.handler, f"{self.place}: the prompt {self.name}")
+        signature = compile_signature(self.handler, injected=compiler.injected)
+        if self.arguments is None:
+            arguments = [_listed(field) for field in signature.fields]
+            bind = _by_name(signature)
+        else:
+            arguments = [_argument(given, self.place) for given in self.arguments]
+            bind = self._explicit(signature, arguments)
+        names = [argument.name for argument in arguments]
+        fields = [field for field in signature.fields if field.name in names]
+        return CompiledPrompt(
+            declared=self,
+            description=signature.description if self.description is None else self.description,
+            arguments=arguments,
+            injected=signature.injected,
+            bind=bind,
+            completers=completers(fields, self.place, compiler),
+            handler=self.handler,
+            executor=self.executor,
+        )
+
+    def _compile_messages(self) -> CompiledPrompt:
+        """A prompt that is text with places to fill in needs no handler of its own."""
+        arguments = [_argument(given, self.place) for given in self.arguments or ()]
+        names = [argument.name for argument in arguments]
         try:
             made = [(m.role, m.content) for m in messages(self.messages)]
         except Unencodable as error:
             raise RegistrationError(f"{self.place} has {error}") from error
         parts = [(r, compile_text(c.text, names, self.place) if isinstance(c, t.Text) else c) for r, c in made]
-        required = [a.name for a in self.arguments if a.required is True]
-        self.bind = _requiring(required, names, lambda given: {"given": given})
-        self.handler = lambda given: [(r, fill(c, given) if isinstance(c, list) else c) for r, c in parts]
-        self.executor = "inline"
-        self.messages = None
+        required = [a.name for a in arguments if a.required is True]
+        return CompiledPrompt(
+            declared=self,
+            description=self.description,
+            arguments=arguments,
+            bind=_requiring(required, names, lambda given: {"given": given}),
+            handler=lambda given: [(r, fill(c, given) if isinstance(c, list) else c) for r, c in parts],
+            executor="inline",
+        )
 
-    def _explicit(self, signature: Signature) -> Callable[[dict[str, str]], dict[str, Any]]:
+    def _explicit(self, signature: Signature, arguments: Sequence[t.PromptArgument]) -> Bind:
         """A handler with given arguments takes them by name, or all of them as one dict."""
         names = [field.name for field in signature.fields]
-        listed = self.argument_names()
-        required = [a.name for a in self.arguments if a.required is True]
+        listed = [argument.name for argument in arguments]
+        required = [a.name for a in arguments if a.required is True]
         if set(names) <= set(listed):
-            self._check_names(signature, required)
+            self._check_names(signature, listed, required)
             bind = _by_name(signature)
         elif len(names) == 1:
             only = names[0]
@@ -168,9 +163,9 @@ class Prompt:
             )
         return _requiring(required, listed, bind)
 
-    def _check_names(self, signature: Signature, required: Sequence[str]) -> None:
+    def _check_names(self, signature: Signature, listed: Sequence[str], required: Sequence[str]) -> None:
         names = {field.name for field in signature.fields}
-        lost = [name for name in self.argument_names() if name not in names]
+        lost = [name for name in listed if name not in names]
         if lost:
             raise RegistrationError(f"{self.place}: the handler of {self.name} does not take {', '.join(lost)}")
         bare = [f.name for f in signature.fields if f.required and f.name not in required]
@@ -179,26 +174,34 @@ class Prompt:
                 f"{self.place}: {', '.join(bare)} of {self.name} need a default in the handler, or required=True"
             )
 
-    # ------------------------------------------------------------ listing
+
+class CompiledPrompt(Compiled[Prompt], kw_only=True):
+    """A prompt as its calls need it."""
+
+    arguments: list[t.PromptArgument]
+    bind: Bind
+    completers: dict[str, Completer] = field(default_factory=dict)
+
+    def argument_names(self) -> tuple[str, ...]:
+        return tuple(argument.name for argument in self.arguments)
+
+    def allows(self, argument: str, value: str) -> bool:
+        """Whether an argument may hold `value`: the text of a prompt may be any."""
+        return True
+
+    def converted(self, value: object) -> t.Result:
+        """For the thread of a handler: only there may a lazy value look for what it holds."""
+        return result(value)
 
     def entry(self, dialect: Any) -> Any:
         """The entry of `prompts/list`."""
-        return dialect.entry(
-            t.ListedPrompt(
-                self.name,
-                title=self.title or None,
-                description=self.description or None,
-                arguments=self.arguments,
-                icons=list(self.icons) if self.icons else None,
-                meta=dict(self.meta) if self.meta else None,
-            )
-        )
+        return dialect.entry(t.ListedPrompt(self.key, arguments=self.arguments, **self.facts()))
 
 
 class Prompts:
     """`prompts/get`."""
 
-    def __init__(self, registry: Registry[Prompt], errors: ErrorPolicy) -> None:
+    def __init__(self, registry: Registry[CompiledPrompt], errors: ErrorPolicy) -> None:
         self.registry = registry
         self.errors = errors
 
@@ -213,8 +216,8 @@ class Prompts:
             raise ProtocolError(
                 INVALID_PARAMS, f"Unknown prompt: {name[:200]}{did_you_mean(name, self.registry.seen(call))}"
             )
-        if prompt.needs:
-            require(call, prompt.needs)
+        if prompt.declared.needs:
+            require(call, prompt.declared.needs)
         try:
             given = prompt.bind(_strings(arguments))
         except ShapeError as error:
@@ -253,7 +256,7 @@ def _strings(arguments: Mapping[str, Any]) -> dict[str, str]:
     return given
 
 
-def _by_name(signature: Signature) -> Callable[[dict[str, str]], dict[str, Any]]:
+def _by_name(signature: Signature) -> Bind:
     """Strings to what the annotations say. Hosts send "" for a field that was left empty."""
     bind = signature.bind
     skipped = frozenset(f.name for f in signature.fields if not f.required and _refuses_empty(f.shape))
@@ -274,9 +277,7 @@ def _refuses_empty(shape: Any) -> bool:
     return False
 
 
-def _requiring(
-    required: Sequence[str], listed: Sequence[str], bind: Callable[[dict[str, str]], dict[str, Any]]
-) -> Callable[[dict[str, str]], dict[str, Any]]:
+def _requiring(required: Sequence[str], listed: Sequence[str], bind: Bind) -> Bind:
     def read(given: dict[str, str]) -> dict[str, Any]:
         lacking = [name for name in required if name not in given]
         if lacking:

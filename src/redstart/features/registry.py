@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from base64 import b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import UNSET, Raw, Struct
@@ -18,34 +18,99 @@ from redstart.features.rules import Rule, age, one_of
 from redstart.protocol.call import Call
 from redstart.wire.explained import Explained
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
-from redstart.wire.types import ListResult
+from redstart.wire.types import Icon, ListResult
 
 log = logging.getLogger("redstart")
 
+Invoke = Callable[[Call, dict[str, Any]], Awaitable[Any]]
+"""Runs a handler for a call with these keyword arguments."""
 OnDuplicate = Literal["warn", "error", "replace"]
 Visible = Callable[[Any], bool]
 """Says who may see a thing: a function of the user, or of a SyncContext where its parameter is annotated so."""
 
 
-class Listed(Protocol):
-    """What a registry holds: something with a key, a place in the source, and an entry for each dialect.
+class Declared(Protocol):
+    """What a user declares: a Tool, a Prompt or a Resource."""
 
-    `sees`, where there is one, decides per call whether the thing exists for whoever asks.
-    """
-
-    sees: Callable[[Call], bool] | None
+    handler: Callable[..., Any] | None
+    title: str | None
+    icons: Sequence[Icon] | None
+    meta: Mapping[str, Any] | None
+    needs: str | Sequence[str]
+    timeout: float | None
+    visible: Visible | None
     tags: frozenset[str]
+    place: str
 
     @property
     def key(self) -> str: ...
-    @property
-    def place(self) -> str: ...
-    @property
-    def handler(self) -> Any: ...
-    def entry(self, dialect: Any) -> Any: ...
 
 
-T = TypeVar("T", bound=Listed)
+D = TypeVar("D", bound=Declared)
+
+
+def not_equipped(call: Call, arguments: dict[str, Any]) -> Awaitable[Any]:
+    """What stands for the function that runs a handler until a Compiler has made it."""
+    raise RuntimeError("no Compiler has decided how this handler runs")
+
+
+class Compiled(Struct, Generic[D], eq=False, kw_only=True):
+    """What registering makes of it, with all that its calls need: this is what a registry holds."""
+
+    declared: D
+    description: str | None
+    handler: Callable[..., Any] | None = None
+    """What runs; not always what the user wrote."""
+    executor: str | None = None
+    injected: dict[str, Any] = {}
+    """The annotations of the parameters that the server fills."""
+    invoke: Invoke = not_equipped
+    """Runs the handler within its limits."""
+    sees: Callable[[Call], bool] | None = None
+    """Whether the thing exists for whoever makes a call. None: for everybody."""
+
+    @property
+    def key(self) -> str:
+        return self.declared.key
+
+    def entry(self, dialect: Any) -> Any:
+        """The entry of its list, in one dialect."""
+        raise NotImplementedError
+
+    def facts(self) -> dict[str, Any]:
+        """What the entries of all lists have."""
+        declared = self.declared
+        return {
+            "title": declared.title or None,
+            "description": self.description or None,
+            "icons": list(declared.icons) if declared.icons else None,
+            "meta": dict(declared.meta) if declared.meta else None,
+        }
+
+
+class Compiler(Protocol):
+    """Decides how a handler runs, in the thread or process and within the limits that it has."""
+
+    def injected(self, annotation: object, default: object) -> bool:
+        """Whether a parameter is filled by the server, not by the client."""
+
+    def equip(self, compiled: Any) -> None:
+        """Give a compiled form the function that runs its handler."""
+
+    def compose(
+        self,
+        fn: Callable[..., Any],
+        injected: dict[str, Any],
+        *,
+        executor: str | None = None,
+        cut: Any = None,
+        typed: bool = True,
+        convert: Callable[[Any], Any] | None = None,
+    ) -> Invoke:
+        """The function that runs `fn`, without limits."""
+
+
+T = TypeVar("T", bound=Compiled[Any])
 
 
 class Cache(Struct, frozen=True, metaclass=Explained):
@@ -91,19 +156,25 @@ class Registry(Generic[T]):
         self._on_duplicate = on_duplicate
         self._pages: dict[tuple[Any, Any], Raw] = {}
 
-    def __iter__(self) -> Iterator[T]:
-        return iter(self.items.values())
+    def __iter__(self) -> Iterator[Any]:
+        """What was declared."""
+        return iter([item.declared for item in self.items.values()])
+
+    def __getitem__(self, key: str) -> Any:
+        """What was declared under `key`."""
+        return self.items[key].declared
 
     def __len__(self) -> int:
         return len(self.items)
 
     def add(self, item: T, *, replace: bool = False) -> None:
         """Add `item`, or put it in the place of the one with the same key; its tags may keep it out."""
-        if item.tags & self._exclude or (self._include is not None and not item.tags & self._include):
+        tags = item.declared.tags
+        if tags & self._exclude or (self._include is not None and not tags & self._include):
             self._left_out[item.key] = item
             return
         other = self.items.get(item.key)
-        if other is not None and other is not item and not replace:
+        if other is not None and other.declared is not item.declared and not replace:
             self._report_duplicate(item, other)
         self.items[item.key] = item
         if item.key not in self._numbers:
@@ -120,20 +191,19 @@ class Registry(Generic[T]):
             del self._numbers[key]
         except KeyError:
             raise KeyError(f"no {self.kind} is called {key!r}") from None
-        self._private = any(other.sees is not None for other in self)
+        self._private = any(other.sees is not None for other in self.items.values())
         self._touch()
         return item
 
     def keys_of(self, thing: Any) -> list[str]:
         """The keys under which `thing` is known: an item, its handler, the provider it is of, or the key itself."""
-        known = {**self._left_out, **self.items}
+        known = {key: item.declared for key, item in {**self._left_out, **self.items}.items()}
         return [
             key
-            for key, item in known.items()
-            if thing is item
-            or thing is getattr(item, "source", self)
-            or thing is getattr(item, "original", self)
-            or thing in (key, item.handler)
+            for key, declared in known.items()
+            if thing is declared
+            or thing is getattr(declared, "source", self)
+            or thing in (key, declared.handler or key)
         ]
 
     def _touch(self) -> None:
@@ -143,7 +213,9 @@ class Registry(Generic[T]):
             listener()
 
     def _report_duplicate(self, item: T, other: T) -> None:
-        message = f"the {self.kind} {item.key!r} is registered twice: at {other.place} and at {item.place}"
+        message = (
+            f"the {self.kind} {item.key!r} is registered twice: at {other.declared.place} and at {item.declared.place}"
+        )
         if self._on_duplicate == "error":
             raise RegistrationError(message)
         if self._on_duplicate == "warn":

@@ -1,6 +1,6 @@
 """Resources: what a client may read, by URI; with variables in the URI it is a template.
 
-Compiled at registration: the template, its agreement with the handler's parameters, the list entry. A read is one
+Registering compiles: the template, its agreement with the handler's parameters, the list entry. A read is one
 dict look-up; only if no resource has that very URI are the templates tried, in the order of their registration.
 Spec: /specification/2026-07-28/server/resources.
 """
@@ -12,20 +12,19 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, ClassVar, Final, Unpack
 
 import msgspec
+from msgspec import field
 
 from redstart.features.completion import Completer, completers, noted
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.options import ResourceOptions
 from redstart.features.outcome import outcome, require
 from redstart.features.prompts import refuse_generator
-from redstart.features.raw_tools import Injected
-from redstart.features.registry import Registry
+from redstart.features.registry import Compiled, Compiler, Registry
 from redstart.features.results import is_media, one_body, sound, to_json
 from redstart.features.rules import HANDLER_OR_NONE, NAME, REQUIRED_TEXT, caller, checked, did_you_mean, showing
-from redstart.features.tools import Invoke
 from redstart.protocol.call import Call
 from redstart.schema.errors import ShapeError
-from redstart.schema.signature import Signature, compile_signature
+from redstart.schema.signature import compile_signature
 from redstart.schema.uritemplate import Template
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, ProtocolError, encode
@@ -49,7 +48,7 @@ class NotAPath:
 
 
 class Resource:
-    """A URI that can be read, or a template of such URIs.
+    """A URI that can be read, or a template of such URIs. Registering it does not change it.
 
     >>> Resource("config://app", name="config", handler=lambda: {"debug": False}).template is None
     True
@@ -87,12 +86,6 @@ class Resource:
         self.visible = given["visible"]
         self.tags = frozenset(given["tags"])
         self.template = _template(uri, given["unsafe"], self.place)
-        self.injected: dict[str, Any] = {}
-        self.completers: dict[str, Completer] = {}
-        self.sees: Callable[[Call], bool] | None = None
-        self.invoke: Invoke | None = None
-        self._signature: Signature | None = None
-        self._wants_uri = False
 
     @classmethod
     def from_descriptor(cls, descriptor: Sequence[Any], handler: Callable[..., Any]) -> Resource:
@@ -118,70 +111,82 @@ class Resource:
         """Further resources that come and go with this one."""
         return ()
 
-    # ------------------------------------------------------------ registration
-
-    def compile(self, injected: Injected) -> None:
+    def compile(self, compiler: Compiler) -> CompiledResource:
         """Decide everything that can be decided now; what cannot be served fails here, with file and line."""
         if self.handler is None:
             if self.template is None:
                 raise RegistrationError(f"{self.place} has no handler, and only a template may do without one")
-            return
+            return CompiledResource(declared=self, description=self.description, template=self.template)
         refuse_generator(self.handler, f"{self.place}: the resource {self.uri}")
-        signature = compile_signature(self.handler, injected=injected)
-        self._check_parameters([field.name for field in signature.fields])
-        self._signature = signature
-        self.injected = signature.injected
-        if self.description is None:
-            self.description = signature.description
+        signature = compile_signature(self.handler, injected=compiler.injected)
+        names = [field.name for field in signature.fields]
+        self._check_parameters(names)
         fields = [field for field in signature.fields if field.name in self.argument_names()]
-        if self.template is not None:
+        template = self.template
+        if template is not None:
             marked = {field.name for field in fields if noted(field.annotation, NotAPath) is not None}
-            self.template = Template(self.uri, unsafe=self.template.unsafe | marked)
-        self.completers = completers(fields, self.place, injected)
+            template = Template(self.uri, unsafe=template.unsafe | marked)
+        compiled = CompiledResource(
+            declared=self,
+            description=signature.description if self.description is None else self.description,
+            template=template,
+            injected=signature.injected,
+            names=frozenset(names),
+            read=signature.bind,
+            completers=completers(fields, self.place, compiler),
+            handler=self.handler,
+            executor=self.executor,
+        )
+        compiler.equip(compiled)
+        return compiled
 
     def _check_parameters(self, names: Sequence[str]) -> None:
         """The handler takes the variables by name; a parameter `uri` that is not one of them gets the URI."""
         variables = self.argument_names()
-        self._wants_uri = "uri" in names and "uri" not in variables
-        extra = [name for name in names if name not in variables and not (name == "uri" and self._wants_uri)]
+        extra = [name for name in names if name not in (*variables, "uri")]
         lost = [name for name in variables if name not in names]
         if extra:
             raise RegistrationError(f"{self.place}: {self.uri} has no variable for the parameter {', '.join(extra)}")
         if lost and names != ["uri"]:
             raise RegistrationError(f"{self.place}: the handler of {self.uri} does not take {', '.join(lost)}")
 
-    # ------------------------------------------------------------ listing
+
+class CompiledResource(Compiled[Resource], kw_only=True):
+    """A resource or a template as its calls need it."""
+
+    template: Template | None
+    names: frozenset[str] = frozenset()
+    """The parameters of the handler that the URI fills."""
+    read: Callable[[bytes], dict[str, Any]] | None = None
+    """From JSON to the arguments of the handler."""
+    completers: dict[str, Completer] = field(default_factory=dict)
+
+    def argument_names(self) -> tuple[str, ...]:
+        return self.declared.argument_names()
+
+    def allows(self, argument: str, value: str) -> bool:
+        """Whether a variable may hold `value`."""
+        return self.template is not None and self.template.allows(argument, value)
 
     def entry(self, dialect: Any) -> Any:
         """The entry of `resources/list` or `resources/templates/list`."""
-        facts: dict[str, Any] = {
-            "title": self.title or None,
-            "description": self.description or None,
-            "mime_type": self.mime_type or None,
-            "annotations": self.annotations,
-            "icons": list(self.icons) if self.icons else None,
-            "meta": dict(self.meta) if self.meta else None,
-        }
+        resource, facts = self.declared, self.facts()
+        facts |= {"mime_type": resource.mime_type or None, "annotations": resource.annotations}
         if self.template is not None:
-            return dialect.entry(t.ListedTemplate(self.uri, self.name, **facts))
-        return dialect.entry(t.ListedResource(self.uri, self.name, size=self.size, **facts))
+            return dialect.entry(t.ListedTemplate(resource.uri, resource.name, **facts))
+        return dialect.entry(t.ListedResource(resource.uri, resource.name, size=resource.size, **facts))
 
-    # ------------------------------------------------------------ reading
+    def fits(self, uri: str) -> bool:
+        """Whether `uri` is one of this template."""
+        return self.template is not None and self.template.match(uri) is not None
 
     def bind(self, uri: str) -> dict[str, Any] | None:
         """Keyword arguments for the handler; None if the URI is not of this template or nothing can read it."""
-        if self._signature is None:
-            return None
         variables = self.template.match(uri) if self.template is not None else {}
-        if variables is None:
+        if self.read is None or variables is None:
             return None
-        given: dict[str, Any] = {name: variables[name] for name in variables if self._takes(name)}
-        if self._wants_uri:
-            given["uri"] = uri
-        return self._signature.bind(encode(given))
-
-    def _takes(self, name: str) -> bool:
-        return self._signature is not None and any(field.name == name for field in self._signature.fields)
+        sent = {"uri": uri, **variables}
+        return self.read(encode({name: value for name, value in sent.items() if name in self.names}))
 
     def converted(self, value: Any) -> Any:
         """For the thread of a handler: only there may a lazy value look for what it holds."""
@@ -190,15 +195,13 @@ class Resource:
             return value
         return msgspec.Raw(to_json(value))
 
-    def contents(self, value: Any, uri: str) -> list[t.ResourceContents]:
-        """What a handler's value becomes; an empty list where there is nothing."""
-        return contents(value, uri, self.mime_type)
-
 
 class Resources:
     """`resources/read`."""
 
-    def __init__(self, registry: Registry[Resource], templates: Registry[Resource], errors: ErrorPolicy) -> None:
+    def __init__(
+        self, registry: Registry[CompiledResource], templates: Registry[CompiledResource], errors: ErrorPolicy
+    ) -> None:
         self.registry = registry
         self.templates = templates
         self.errors = errors
@@ -209,33 +212,32 @@ class Resources:
     async def read_uri(self, call: Call, uri: str) -> t.Result:
         """What the resource at `uri` holds, on behalf of `call`; also for handlers that read a resource."""
         resource, arguments = self._find(call, uri)
-        if resource.needs:
-            require(call, resource.needs)
-        assert resource.invoke is not None, "a resource with a handler gets its invoke when it is registered"
+        if resource.declared.needs:
+            require(call, resource.declared.needs)
 
         def finish(value: Any) -> t.Result:
             if isinstance(value, t.Result) and not isinstance(value, t.ReadResourceResult):
                 return value  # a question to the client, for example
             return self._result(call, resource, uri, value)
 
-        what = f"The resource {resource.uri}"
+        what = f"The resource {resource.key}"
         made: t.Result = await outcome(resource.invoke(call, arguments), finish, self.errors, what)
         return made
 
-    def _result(self, call: Call, resource: Resource, uri: str, value: Any) -> t.ReadResourceResult:
-        found = resource.contents(value, uri)
+    def _result(self, call: Call, resource: CompiledResource, uri: str, value: Any) -> t.ReadResourceResult:
+        found = contents(value, uri, resource.declared.mime_type)
         if not found:
             raise self.not_found(call, uri)
         made = t.ReadResourceResult(contents=found)
         if isinstance(value, t.ReadResourceResult):
             made.meta = value.meta
         if call.dialect.modern:
-            cache = resource.cache or self.registry.cache
+            cache = resource.declared.cache or self.registry.cache
             made.ttl_ms = int(cache.ttl * 1000)
             made.cache_scope = cache.scope if resource.sees is None else "private"
         return made
 
-    def _find(self, call: Call, uri: str) -> tuple[Resource, dict[str, Any]]:
+    def _find(self, call: Call, uri: str) -> tuple[CompiledResource, dict[str, Any]]:
         """The resource with that very URI, else the first template that it fits, types included."""
         exact = self.registry.find(uri, call)
         refused: ShapeError | None = None
@@ -251,15 +253,14 @@ class Resources:
             raise ProtocolError(INVALID_PARAMS, f"{uri[:200]}: {refused}", {"uri": uri}) from refused
         raise self.not_found(call, uri)
 
-    def matching(self, call: Call, uri: str) -> Resource | None:
+    def matching(self, call: Call, uri: str) -> CompiledResource | None:
         """The first template that `uri` fits."""
-        fits = (r for r in self.templates.visible(call) if r.template is not None and r.template.match(uri) is not None)
-        return next(fits, None)
+        return next((one for one in self.templates.visible(call) if one.fits(uri)), None)
 
     def rule(self, uri: str) -> Callable[[Call], bool] | None:
         """Who may see what is at `uri`, as a function of a call; None means everybody, as for a URI of nothing."""
         exact = self.registry.items.get(uri)
-        fits = [r for r in self.templates if r.template is not None and r.template.match(uri) is not None]
+        fits = (one for one in self.templates.items.values() if one.fits(uri))
         rules = [resource.sees for resource in (exact, *fits) if resource is not None]
         if not rules or None in rules:
             return None

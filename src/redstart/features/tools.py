@@ -1,7 +1,7 @@
 """Tools: what a model may call.
 
-A Tool is compiled when it is registered: its schema, its decoder, its header rules, the way its result becomes
-content. What is left for a call is one dict look-up, one decode, the function, one encode.
+A Tool is what a user declares. Registering it compiles it: its schema, its decoder, its header rules, the way its
+result becomes content. What is left for a call is one dict look-up, one decode, the function, one encode.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Unpack
 
 from msgspec import UNSET, Raw
@@ -21,7 +21,7 @@ from redstart.features.param_headers import check_headers, header_rules
 from redstart.features.raw_tools import Injected as Injected
 from redstart.features.raw_tools import Parameter as Parameter
 from redstart.features.raw_tools import compile_explicit
-from redstart.features.registry import Registry
+from redstart.features.registry import Compiled, Compiler, Registry
 from redstart.features.results import Unencodable, finished, size
 from redstart.features.rules import HANDLER, NAME, OptionError, caller, checked, did_you_mean, showing
 from redstart.features.scopes import with_local_names
@@ -33,13 +33,11 @@ from redstart.schema.signature import Signature, compile_signature
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, ProtocolError
 
-Invoke = Callable[[Call, dict[str, Any]], Awaitable[Any]]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class Tool:
-    """A function that a model may call, and what is told about it.
+    """A function that a model may call, and what is told about it. Registering it does not change it.
 
     >>> tool = Tool("shout", handler=lambda args: args["text"].upper(), parameters=[Parameter("text", required=True)])
     >>> tool.name
@@ -63,9 +61,8 @@ class Tool:
         self.description = given["description"]
         self.title = given["title"]
         self.parameters = given["parameters"]
-        self.input_schema: Any = given["input_schema"]
-        self.output_schema: Any = given["output_schema"]
-        self._schemas = self.input_schema, self.output_schema
+        self.input_schema = given["input_schema"]
+        self.output_schema = given["output_schema"]
         self.return_type = given["return_type"]
         self.annotations = given["annotations"]
         self.icons = given["icons"]
@@ -76,8 +73,6 @@ class Tool:
         self.timeout = given["timeout"]
         self.concurrency = given["concurrency"]
         self.max_result_bytes = given["max_result_bytes"]
-        self.result_limit: int | None = None
-        """The same, or what the server says where the tool does not."""
         self.outputs = given["outputs"]
         self.single_use = given["single_use"]
         self.apply_defaults = given["apply_defaults"]
@@ -85,18 +80,10 @@ class Tool:
             raise OptionError(f"{caller()}: apply_defaults of {self.name} needs an input_schema")
         self.visible = given["visible"]
         self.tags = frozenset(given["tags"])
-        self.sees: Callable[[Call], bool] | None = None
         self.place = place(handler)
         self.cut = cut or cut_for(given["solutions"])
-        self.injected: dict[str, Any] = {}
         self.typed = self.parameters is None and self.input_schema is None
         """Whether the arguments follow from the handler's own signature."""
-        self.bind: Callable[[bytes | Raw | None], dict[str, Any]]
-        self.invoke: Invoke
-        self.plain: Callable[..., Awaitable[Any]] | None = None
-        """The handler itself, where awaiting it is all there is to a call."""
-        self.output: Output
-        self.header_rules: tuple[ParamRule, ...] = ()
 
     @property
     def key(self) -> str:
@@ -107,32 +94,46 @@ class Tool:
 
     # ------------------------------------------------------------ registration
 
-    def compile(self, injected: Injected) -> None:
+    def compile(self, compiler: Compiler) -> CompiledTool:
         """Decide everything that can be decided now; what cannot be served fails here, with file and line."""
+        compiled = self.compile_types(compiler)
+        compiler.equip(compiled)
+        return compiled
+
+    def compile_types(self, compiler: Compiler) -> CompiledTool:
+        """The compiled form, but for the way in which its handler runs."""
         if not _NAME.fullmatch(self.name):
             hint = "give it one with name=" if self.name in ("", "<lambda>") else "use letters, digits, _ . -"
             raise RegistrationError(f"{self.place}: {self.name!r} is not a valid tool name; {hint}")
         self._warn_of_annotations()
+        injected, handler = compiler.injected, self.handler
+        schema: Mapping[str, Any]
         if self.typed:
             signature = with_local_names(
-                self.handler, lambda names: compile_signature(self.handler, injected=injected, names=names)
+                handler, lambda names: compile_signature(handler, injected=injected, names=names)
             )
-            self.injected, self.bind, self.input_schema = signature.injected, signature.bind, signature.input_schema
-            described, returns = signature.description, signature.returns
             self._warn_of_bare_context(signature)
+            described, schema = signature.description, signature.input_schema
+            bind, filled, returns = signature.bind, signature.injected, signature.returns
         else:
             explicit = compile_explicit(
-                self.name, self.handler, self.parameters, self._schemas[0], injected, self.place, self.apply_defaults
+                self.name, handler, self.parameters, self.input_schema, injected, self.place, self.apply_defaults
             )
-            self.injected, self.bind, self.input_schema = explicit.injected, explicit.bind, explicit.schema
-            described, returns = inspect.getdoc(self.handler) or "", explicit.returns
-        if self.description is None:
-            self.description = described
+            described, schema = inspect.getdoc(handler) or "", explicit.schema
+            bind, filled, returns = explicit.bind, explicit.injected, explicit.returns
         wanted = returns if self.return_type is UNSET else self.return_type
         where = f"{self.place}: result of {self.name}"
-        self.output = Output(wanted, self._schemas[1], self.outputs, self.cut, where)
-        self.output_schema = self.output.schema
-        self.header_rules = tuple(header_rules(self.input_schema, self.place))
+        return CompiledTool(
+            declared=self,
+            description=described if self.description is None else self.description,
+            input_schema=schema,
+            injected=filled,
+            bind=bind,
+            output=Output(wanted, self.output_schema, self.outputs, self.cut, where),
+            header_rules=tuple(header_rules(schema, self.place)),
+            handler=handler,
+            executor=self.executor,
+        )
 
     def _warn_of_annotations(self) -> None:
         """Annotations may be of an extension; a name that nobody knows is more often a slip."""
@@ -148,19 +149,29 @@ class Tool:
             text = "%s: ctx of %s is an argument of the tool, because it has no annotation; write `ctx: %s`"
             log.warning(text, self.place, self.name, kind)
 
-    # ------------------------------------------------------------ listing
+
+class CompiledTool(Compiled[Tool], kw_only=True):
+    """A tool as its calls need it."""
+
+    handler: Callable[..., Any]
+    input_schema: Mapping[str, Any]
+    bind: Callable[[bytes | Raw | None], dict[str, Any]]
+    output: Output
+    header_rules: tuple[ParamRule, ...]
+    plain: Callable[..., Awaitable[Any]] | None = None
+    """The handler itself, where awaiting it is all there is to a call."""
+    result_limit: int | None = None
+    """How many bytes a result may have."""
 
     def entry(self, dialect: Any) -> Any:
         """The entry of `tools/list`."""
+        hints = self.declared.annotations or {}
         listed = t.ListedTool(
-            self.name,
-            title=self.title,
-            description=self.description or None,
+            self.key,
             input_schema=self.input_schema,
             output_schema=self.output.listed(dialect.structured),
-            annotations={name: hint for name, hint in (self.annotations or {}).items() if hint is not None} or None,
-            icons=list(self.icons) if self.icons else None,
-            meta=dict(self.meta) if self.meta else None,
+            annotations={name: hint for name, hint in hints.items() if hint is not None} or None,
+            **self.facts(),
         )
         return dialect.entry(listed)
 
@@ -174,7 +185,7 @@ def tool_of(fn: Callable[..., Any], injected: Injected) -> Tool:
 class Tools:
     """`tools/call`."""
 
-    def __init__(self, registry: Registry[Tool], errors: ErrorPolicy) -> None:
+    def __init__(self, registry: Registry[CompiledTool], errors: ErrorPolicy) -> None:
         self.registry = registry
         self.items = registry.items
         self.errors = errors
@@ -196,10 +207,10 @@ class Tools:
             raise self.unknown(name, call)
         return await self._run(call, tool, raw, "whole")
 
-    async def _run(self, call: Call, tool: Tool, raw: bytes | Raw | None, structured: str) -> t.ToolResult:
+    async def _run(self, call: Call, tool: CompiledTool, raw: bytes | Raw | None, structured: str) -> t.ToolResult:
         try:
-            if tool.needs:
-                check_needs(call, tool.needs)
+            if tool.declared.needs:
+                check_needs(call, tool.declared.needs)
             try:
                 arguments = tool.bind(raw)
             except ShapeError as error:
@@ -210,7 +221,7 @@ class Tools:
         except ProtocolError as error:
             if not isinstance(error, Unanswered):
                 raise
-            return error.result(promised=tool.output_schema is not None)
+            return error.result(promised=tool.output.schema is not None)
         except asyncio.CancelledError as error:
             if call.state is not None and call.state.suspended:  # a question has ended this run
                 raise
@@ -224,7 +235,7 @@ class Tools:
             return _too_big(tool, size(result))
         return result
 
-    def _failed(self, tool: Tool, error: BaseException) -> t.ToolResult:
+    def _failed(self, tool: CompiledTool, error: BaseException) -> t.ToolResult:
         """What a failure becomes: words for the model, and never more of a stranger's than the policy allows."""
         if isinstance(error, ToolError):
             try:
@@ -232,8 +243,8 @@ class Tools:
             except Unencodable as bad:  # in the content that it brought along
                 error = bad
         if isinstance(error, Unencodable | ShapeError):
-            error = ValueError(f"{tool.place}: {tool.name} returned what it must not: {error}")
-        text = self.errors.text(error, f"The tool {tool.name}")
+            error = ValueError(f"{tool.declared.place}: {tool.key} returned what it must not: {error}")
+        text = self.errors.text(error, f"The tool {tool.key}")
         return t.ToolResult(content=[t.Text(text)], is_error=True)
 
     def unknown(self, name: str, call: Call) -> ProtocolError:
@@ -267,9 +278,9 @@ def missing_capability(paths: Sequence[str], question: str = "") -> ProtocolErro
     )
 
 
-def _too_big(tool: Tool, found: int) -> t.ToolResult:
+def _too_big(tool: CompiledTool, found: int) -> t.ToolResult:
     text = (
-        f"The result of {tool.name} has {found} bytes, more than its limit of {tool.result_limit}. "
+        f"The result of {tool.key} has {found} bytes, more than its limit of {tool.result_limit}. "
         "Narrow the request: ask for fewer items, a shorter range or less detail."
     )
     return t.ToolResult(content=[t.Text(text)], is_error=True)

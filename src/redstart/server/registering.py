@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from redstart.execution.dependencies import injected
@@ -11,9 +10,7 @@ from redstart.features.rules import caller, did_you_mean
 from redstart.features.tools import tool_of
 
 if TYPE_CHECKING:
-    from redstart.features.completion import Completer
     from redstart.features.registry import Registry
-    from redstart.server.runtime import Runtime
     from redstart.server.server import Server
 
 
@@ -38,39 +35,22 @@ def register(server: Server, thing: Any, replace: bool = False) -> None:
         add_provider(server, thing)
 
 
-def _add(server: Server, made: Any, replace: bool) -> None:
-    if getattr(made, "host", server.runtime) is not server.runtime:  # another server runs it, on threads of its own
-        original, made = made, copy(made)
-        made.original = original
-    made.host = server.runtime
-    made.compile(injected)
-    made.sees = None
-    if made.visible is not None:
+def _add(server: Server, declared: Any, replace: bool) -> None:
+    compiled: Any = declared.compile(server.runtime.executor)
+    if declared.visible is not None:
         from redstart.server.visible import seen_by
 
-        made.sees = seen_by(made.visible, server.runtime)
-    if made.handler is not None:
-        server.runtime.executor.equip(made)
-    if made.kind == "tool":
-        server.tools.add(made, replace=replace)
+        compiled.sees = seen_by(declared.visible, server.runtime)
+    if declared.kind == "tool":
+        server.tools.add(compiled, replace=replace)
         return
-    for completer in made.completers.values():
-        equip_completer(completer, server.runtime)
-    server.features.completions.check(made)
-    if made.kind == "prompt":
-        server.prompts.add(made, replace=replace)
+    server.features.completions.check(compiled)
+    if declared.kind == "prompt":
+        server.prompts.add(compiled, replace=replace)
         return
-    (server.resources if made.template is None else server.templates).add(made, replace=replace)
-    for companion in made.companions():
+    (server.resources if declared.template is None else server.templates).add(compiled, replace=replace)
+    for companion in declared.companions():
         _add(server, companion, replace)
-
-
-def equip_completer(completer: Completer, runtime: Runtime) -> None:
-    """Give a completer the function that runs its source."""
-    from redstart.features.completion import completion  # most servers complete nothing
-
-    if completer.known is None:
-        completer.invoke = runtime.executor.compose(completer.source, completer.injected, convert=completion)
 
 
 def remove(server: Server, thing: Any) -> None:
@@ -80,8 +60,8 @@ def remove(server: Server, thing: Any) -> None:
     for registry in registries:
         for key in registry.keys_of(thing):
             found += 1
-            item: Any = registry.remove(key)
-            for companion in item.companions() if item.kind == "resource" else ():
+            declared: Any = registry.remove(key).declared
+            for companion in declared.companions() if declared.kind == "resource" else ():
                 remove(server, companion)
     if not found:
         known = [key for registry in registries for key in registry.items]

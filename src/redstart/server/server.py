@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast, overload
 
-from redstart.execution.dependencies import injected
 from redstart.execution.kinds import check_is_callable
 from redstart.execution.limits import CallLimits
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.options import PredicateOptions, PromptOptions, ResourceOptions, ToolOptions
 from redstart.features.registry import Registry
 from redstart.features.rules import REQUIRED_TEXT, OptionError, caller, calling_frame, checked, decorating, showing
-from redstart.features.tools import Tool
+from redstart.features.tools import CompiledTool, Tool
 from redstart.protocol.modern import Modern
 from redstart.schema.callables import SignatureError
 from redstart.schema.types import UnsupportedType
 from redstart.server.dispatch import Dispatch
 from redstart.server.middleware import Handler, Middleware
-from redstart.server.registering import equip_completer, register, remove
+from redstart.server.registering import register, remove
 from redstart.server.running import Running
 from redstart.server.runtime import Runtime
 from redstart.server.settings import CAPABILITIES, LIST, MIDDLEWARE, SERVER_NAME, ServerOptions
@@ -27,8 +26,8 @@ from redstart.wire.meta import Implementation
 
 if TYPE_CHECKING:
     from redstart.adopt.directory import ServedDirectory
-    from redstart.features.prompts import Prompt
-    from redstart.features.resources import Resource
+    from redstart.features.prompts import CompiledPrompt
+    from redstart.features.resources import CompiledResource
 
 F = TypeVar("F", bound=Callable[..., Any])
 WORDS_OF_OTHERS: Final = {
@@ -93,10 +92,10 @@ class Server(Running):
         self.runtime.pool.processes = given["processes"]
         names = ("on_duplicate", "page_size", "cache", "include_tags", "exclude_tags")
         rules: dict[str, Any] = {key: value for key, value in given.items() if key in names}
-        self.tools: Registry[Tool] = Registry("tool", **rules)
-        self.prompts: Registry[Prompt] = Registry("prompt", **rules)
-        self.resources: Registry[Resource] = Registry("resource", **rules)
-        self.templates: Registry[Resource] = Registry("resource template", **rules)
+        self.tools: Registry[CompiledTool] = Registry("tool", **rules)
+        self.prompts: Registry[CompiledPrompt] = Registry("prompt", **rules)
+        self.resources: Registry[CompiledResource] = Registry("resource", **rules)
+        self.templates: Registry[CompiledResource] = Registry("resource template", **rules)
         self.dispatch: Handler
         self.directory: ServedDirectory | None = None
         self._offer(given)
@@ -274,8 +273,7 @@ class Server(Running):
 
             check_is_callable(fn)
             completer = Completer(fn, argument, place(fn))
-            completer.compile(injected)
-            equip_completer(completer, self.runtime)
+            completer.compile(self.runtime.executor)
             self.features.completions.add(ref, completer)
             self.features.offer()
             return fn
