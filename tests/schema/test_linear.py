@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redstart.schema.errors import ShapeError
+from redstart.schema.json_schema import compile_schema
 from redstart.schema.signature import EMPTY, Signature
-from redstart.schema.validator import compile_schema
 
 MANY = 20_000
 CALLS_PER_BYTE = 200  # the types below take at most 60

@@ -23,7 +23,7 @@ import typing_extensions
 
 from redstart.schema.errors import ShapeError
 from redstart.schema.scalars import ABSENT
-from redstart.schema.types import Shape, UnsupportedType, compile_type
+from redstart.schema.types import CompiledType, UnsupportedType, compile_type
 
 
 @dataclasses.dataclass
@@ -579,7 +579,7 @@ def test_all_problems_at_once() -> None:
 def test_broken_json(raw: bytes) -> None:
     for annotation in (int, Spot):
         with pytest.raises(ShapeError):
-            Shape.decode(compile_type(annotation), raw)
+            CompiledType.decode(compile_type(annotation), raw)
 
 
 class Grade(enum.IntEnum):

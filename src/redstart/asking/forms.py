@@ -22,11 +22,11 @@ from redstart.asking.choices import Choices as Choices
 from redstart.asking.choices import FormError, Option, SchemaMarker, options_from, options_of, title_of
 from redstart.asking.fields import FORMATS, SENT, WORDS, Field, is_secret, read_fields, secret, warn_of_secrets
 from redstart.asking.rawforms import raw_fields
-from redstart.schema.containers import Array
+from redstart.schema.containers import ArrayNode
 from redstart.schema.errors import Problem, ShapeError
-from redstart.schema.nodes import Either, Link, Record
+from redstart.schema.nodes import RecordNode, RefNode, UnionNode
 from redstart.schema.pydantic import DECIMAL
-from redstart.schema.scalars import Choice as ChoiceNode
+from redstart.schema.scalars import ChoiceNode
 from redstart.schema.types import UnsupportedType, compile_type
 from redstart.wire.jsonrpc import encode
 
@@ -164,7 +164,7 @@ def compile_form(schema: Any) -> Form:
         said = f"this is an object of class {type(schema).__qualname__} where a class is needed"
         raise FormError(f"{said}: a form is a type, a list of choices or a JSON Schema")
     try:
-        key = _Key(schema)
+        key = _FormKey(schema)
     except TypeError:  # unhashable, such as Annotated[int, {}]
         return _from_type(schema)
     return _from_key(key)
@@ -204,7 +204,7 @@ def _is_annotation(schema: Any) -> bool:
     return named or schema is None or get_origin(schema) is not None
 
 
-class _Key:
+class _FormKey:
     """An annotation, told from all others: to Python Literal["a", "b"] equals Literal["b", "a"], to a reader not."""
 
     __slots__ = ("_hash", "_parts", "annotation")
@@ -218,7 +218,7 @@ class _Key:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and bool(self._parts == other._parts)
+        return isinstance(other, _FormKey) and bool(self._parts == other._parts)
 
 
 def _parts(annotation: Any) -> Any:
@@ -260,7 +260,7 @@ _from_class = lru_cache(1024)(_from_type)
 
 
 @lru_cache(1024)
-def _from_key(key: _Key) -> Form:
+def _from_key(key: _FormKey) -> Form:
     return _from_type(key.annotation)
 
 
@@ -280,7 +280,9 @@ def _compiled(annotation: Any) -> Form:
         if field.nullable:
             return Form([field], lambda content: shape.convert(content.get(ANSWER)), root=ANSWER)
         return Form([field], lambda content: shape.convert(content[ANSWER]), root=ANSWER)
-    enums = {slot.wire: _enum_of(_resolved(slot.node)) for slot in target.slots} if isinstance(target, Record) else {}
+    enums = (
+        {slot.wire: _enum_of(_resolved(slot.node)) for slot in target.slots} if isinstance(target, RecordNode) else {}
+    )
     required = document.get("required", [])
     fields = [
         _field(name, inner, document, enums.get(name), required=name in required)
@@ -354,7 +356,7 @@ def _without_null(schema: dict[str, Any], name: str, document: dict[str, Any]) -
 
 
 def _resolved(node: Any) -> Any:
-    while isinstance(node, Link):
+    while isinstance(node, RefNode):
         node = node.target
     return node
 
@@ -362,11 +364,11 @@ def _resolved(node: Any) -> Any:
 def _enum_of(node: Any) -> type[enum.Enum] | None:
     """The Enum class that a field's choices come from, looked for under Optional, list and set."""
     node = _resolved(node)
-    if isinstance(node, Either):
+    if isinstance(node, UnionNode):
         found = [members for members in map(_enum_of, node.children) if members is not None]
         return found[0] if len(found) == 1 else None
-    if isinstance(node, Array):
-        return _enum_of(node.item)
+    if isinstance(node, ArrayNode):
+        return _enum_of(node.children[0])
     if isinstance(node, ChoiceNode) and isinstance(node.cls, type) and issubclass(node.cls, enum.Enum):
         return node.cls
     return None

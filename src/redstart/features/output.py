@@ -18,8 +18,8 @@ from redstart.features.foreign_values import is_loaded_type
 from redstart.features.results import SUCCESS, blocks, finished, free_result
 from redstart.features.solutions import Collected, Cut, named
 from redstart.schema.errors import Problem, ShapeError
+from redstart.schema.json_schema import compile_schema
 from redstart.schema.types import compile_type
-from redstart.schema.validator import compile_schema
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import decode
 

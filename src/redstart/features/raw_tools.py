@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, get_origin
+from typing import Any, cast, get_origin
 
 from msgspec import UNSET, Raw, Struct
 
 from redstart.features.errors import RegistrationError
 from redstart.features.rules import FLAG, NAME, REQUIRED_TEXT
-from redstart.schema.errors import ShapeError
+from redstart.schema.json_schema import Validator, compile_schema
 from redstart.schema.signature import EMPTY, Signature
-from redstart.schema.validator import Validator, compile_schema
 from redstart.wire.explained import Explained
 from redstart.wire.jsonrpc import decode
 
@@ -72,7 +71,8 @@ def compile_explicit(
     else:
         if schema.get("type") != "object":
             raise RegistrationError(f'{where}: the input schema of {name} must have "type": "object"')
-        read = _checking(compile_schema(schema, where=f"{where}: input schema of {name}"), apply_defaults)
+        where_in = f"{where}: input schema of {name}"
+        read = _checking(compile_schema(schema, where=where_in, defaults=apply_defaults))
     if _takes_context(taken, schema.get("properties", {})):
         given[taken.pop().name] = inspect.Parameter.empty  # whichever context suits the handler
     returns = _resolved(handler, "return", inspect.signature(handler).return_annotation)
@@ -104,17 +104,10 @@ def _resolved(handler: Callable[..., Any], name: str, annotation: Any) -> Any:
     return annotation
 
 
-def _checking(validator: Validator, apply_defaults: bool) -> Read:
+def _checking(validator: Validator) -> Read:
     def read(raw: bytes | Raw | None) -> dict[str, Any]:
-        value = decode(raw) if raw else {}
-        if value is None:
-            value = {}
-        try:
-            validator.check(value)
-        except ShapeError:
-            value = validator.without_nulls(value)
-            validator.check(value)
-        return dict(validator.with_defaults(value) if apply_defaults else value)
+        value = decode(raw) if raw else None
+        return cast(dict[str, Any], validator.read({} if value is None else value))
 
     return read
 

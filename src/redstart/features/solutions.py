@@ -19,7 +19,7 @@ from redstart.features.options import PredicateOptions, Proofs, Solutions
 from redstart.features.raw_tools import OwnParameters, Parameter
 from redstart.features.rules import checked, showing
 from redstart.features.scopes import local_names
-from redstart.schema.callables import Target, find_target
+from redstart.schema.callables import CallTarget, find_target
 from redstart.schema.docstring import parse_docstring
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -276,7 +276,7 @@ def _arguments(fn: Callable[..., Any], injected: Callable[[Any, Any], bool]) -> 
     return [p for p in resolved if not injected(p.annotation, p.default)]
 
 
-def _resolved(target: Target, parameter: inspect.Parameter) -> Any:
+def _resolved(target: CallTarget, parameter: inspect.Parameter) -> Any:
     given = parameter.annotation
     return given if given is parameter.empty else target.resolve(given, parameter.name)
 

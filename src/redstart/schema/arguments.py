@@ -15,8 +15,8 @@ import msgspec
 from redstart.schema.containers import opened
 from redstart.schema.document import Defs, Schema, finish
 from redstart.schema.errors import Findings, Problem, ShapeError, show_typed, twice
-from redstart.schema.nodes import Record, Slot
-from redstart.schema.scalars import ABSENT, INVALID, Node, Walk
+from redstart.schema.nodes import RecordNode, Slot
+from redstart.schema.scalars import ABSENT, Node, Walk
 from redstart.schema.types import native_decoder
 
 asdict = msgspec.structs.asdict
@@ -47,7 +47,7 @@ class Arguments:
 
     def __init__(self, arguments: Sequence[Argument]) -> None:
         self._arguments = arguments
-        self._record = Record("Arguments", None, dict)
+        self._record = RecordNode("Arguments", None, dict)
         self._record.slots = tuple(argument.slot for argument in arguments)
         self._record.closed = True
         self._required = sum(argument.slot.required for argument in arguments)
@@ -142,13 +142,13 @@ class Arguments:
             out = self._record.read(value, "", walk)
         except RecursionError:  # arrays within arrays in a string, which nothing has measured yet
             raise ShapeError([TOO_DEEP]) from None
-        if out is INVALID:
+        if not isinstance(out, dict):
             raise walk.error()
         for argument in self._arguments:
             key = argument.slot.key
             if key not in out and (argument.make is not None or argument.default is not ABSENT):
                 out[key] = argument.make() if argument.make is not None else argument.default
-        return out  # type: ignore[no-any-return]
+        return out
 
     def _make_decoder(self) -> Callable[[bytes], Any]:
         decoder = native_decoder(self._struct())

@@ -18,7 +18,7 @@ class SignatureError(TypeError):
     """A function that cannot be offered; the message names file, line, parameter, and what to write instead."""
 
 
-class Target(msgspec.Struct):
+class CallTarget(msgspec.Struct):
     """What registration needs to know about a callable."""
 
     name: str
@@ -63,14 +63,14 @@ class Target(msgspec.Struct):
         )
 
 
-def find_target(fn: Callable[..., Any], where: str | None, names: Mapping[str, Any] | None) -> Target:
+def find_target(fn: Callable[..., Any], where: str | None, names: Mapping[str, Any] | None) -> CallTarget:
     function, fixed, owner = _unwrapped(fn)
     code = getattr(function, "__code__", None)
     name = getattr(fn, "__name__", None) or getattr(function, "__name__", "")
     if name in ("__call__", "__init__") or not name:
         name = (fn if isinstance(fn, type) else type(fn)).__name__
     qualname = getattr(function, "__qualname__", name)
-    target = Target(
+    target = CallTarget(
         name=name,
         doc=_doc(fn, function),
         place=f"{code.co_filename}:{code.co_firstlineno}" if code else getattr(fn, "__module__", "?"),
@@ -94,7 +94,7 @@ def find_target(fn: Callable[..., Any], where: str | None, names: Mapping[str, A
     return target
 
 
-def _signature(fn: Any, target: Target) -> inspect.Signature:
+def _signature(fn: Any, target: CallTarget) -> inspect.Signature:
     try:
         if sys.version_info >= (3, 14):
             import annotationlib

@@ -4,44 +4,31 @@ Same contract as `scalars.py`.  Must not know: annotations, functions.
 """
 
 import datetime
+import operator
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from redstart.schema.constraints import Constraints
 from redstart.schema.document import Defs, Schema
-from redstart.schema.errors import Place, bad_key, join, refused, wrong_type, wrong_value
-from redstart.schema.limits import Limits
-from redstart.schema.scalars import ABSENT, INVALID, Choice, Node, Scalar, Walk, narrowed
+from redstart.schema.errors import ValuePath, bad_key, join, refused, wrong_type
+from redstart.schema.scalars import ABSENT, INVALID, ChoiceNode, Node, ScalarNode, Walk
 
 
-def opened(value: Any, kind: type, walk: Walk) -> Any:
+def opened(value: object, kind: type, walk: Walk) -> object:
     """The value, or in a lax walk the array or object that hosts put into a string."""
-    if walk.lax and type(value) is str:
-        inner = _opened(value) if walk.memo is None else _known(walk.memo, value)
-        return inner if type(inner) is kind else value
-    return value
-
-
-def _opened(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _known(memo: dict[Any, Any], text: str) -> Any:
-    """One object for one string, however often it is opened: the memo knows objects by their identity."""
-    if id(text) not in memo:
-        memo[id(text)] = (_opened(text), text)
-    return memo[id(text)][0]
-
-
-def checked(out: Any, limits: Limits | None, value: Any, path: Place, walk: Walk) -> Any:
-    if limits is not None and (words := limits.broken(out)) is not None:
-        return walk.refuse(wrong_value, path, words, value)
-    return out
+    if not walk.lax or type(value) is not str:
+        return value
+    memo: dict[Any, Any] = {} if walk.memo is None else walk.memo
+    if id(value) not in memo:  # one object for one string: the memo knows objects by their identity
+        try:
+            memo[id(value)] = (msgspec.json.decode(value), value)
+        except (ValueError, RecursionError):
+            memo[id(value)] = (value, value)
+    inner: object = memo[id(value)][0]
+    return inner if type(inner) is kind else value
 
 
 ALIKE = 40  # different values with one hash; floats that differ by a power of two come to 34
@@ -51,17 +38,17 @@ CROWDED = "too many of its values have one hash, and would take too long to tell
 
 def is_salted(node: Node) -> bool:
     """Whether no client can write many values of this type that have the same hash."""
-    return isinstance(node, Choice) or (isinstance(node, Scalar) and node.kind.native in SALTED)
+    return isinstance(node, ChoiceNode) or (isinstance(node, ScalarNode) and node.kind.native in SALTED)
 
 
-def is_crowded(values: Iterable[Any]) -> bool:
+def is_crowded(values: Iterable[object]) -> bool:
     """Whether a set or dict of the values takes time that grows with the square of their number.
 
     The hash of a number, a UUID or a tuple of them is known beforehand, so a client can choose such values.
     """
-    found: dict[int, list[Any]] = {}
+    same_hash: dict[int, list[object]] = {}
     for value in values:
-        alike = found.setdefault(hash(value), [])
+        alike = same_hash.setdefault(hash(value), [])
         if value not in alike:
             alike.append(value)
             if len(alike) > ALIKE:
@@ -69,66 +56,70 @@ def is_crowded(values: Iterable[Any]) -> bool:
     return False
 
 
-class Container(Node):
+class ContainerNode(Node):
     """A node that reads an array or an object, and each value in it. `holds` is what JSON has for it."""
 
     __slots__ = ()
     holds: type
 
-    def read(self, value: Any, path: Place, walk: Walk) -> Any:
+    def read(self, value: object, path: ValuePath, walk: Walk) -> object:
         value = opened(value, self.holds, walk)
         if type(value) is not self.holds:
             return walk.refuse(wrong_type, path, self.words, value)
         return remembered(self, self.fill, value, path, walk)
 
-    def fill(self, value: Any, path: Place, walk: Walk) -> Any:
+    def fill(self, value: Any, path: ValuePath, walk: Walk) -> object:
         raise NotImplementedError
 
 
-def remembered(node: Node, fill: Callable[[Any, Place, Walk], Any], value: Any, path: Place, walk: Walk) -> Any:
+def remembered(
+    node: Node, fill: Callable[[Any, ValuePath, Walk], object], value: object, path: ValuePath, walk: Walk
+) -> object:
     """What `fill` makes of an array or object, from the memo if another branch of a union has asked before."""
     if walk.memo is None:
         return fill(value, path, walk)
     key = (id(node), id(value), walk.lax)
     if key not in walk.memo:
-        inner = Walk(walk.lax, walk.memo, walk.enough)
+        inner = Walk(walk.lax, walk.memo, walk.enough, walk.nulls)
         walk.memo[key] = (fill(value, path, inner), inner)
-    out, found = walk.memo[key]
-    walk.take(found)
+    out, inner = walk.memo[key]
+    walk.take(inner)
     return out
 
 
-class Array(Container):
+class ArrayNode(ContainerNode):
     """list, set, frozenset, tuple[T, ...], deque: `build` makes it from a list."""
 
-    __slots__ = ("build", "children", "guarded", "item", "limits", "origin", "plain")
+    __slots__ = ("build", "children", "guarded", "origin")
     rank = 40
     family = "array"
+    words = "an array"
     holds = list
 
-    def __init__(self, item: Node, build: Any, origin: Any, plain: bool, limits: Limits | None = None) -> None:
-        self.item = item
+    def __init__(
+        self,
+        item: Node,
+        build: Callable[[list[object]], object] = list,
+        origin: Any = list,
+        plain: bool = True,
+        constraints: Constraints | None = None,
+    ) -> None:
         self.children = (item,)
         self.build = build
         self.guarded = build in (set, frozenset) and not is_salted(item)
         self.origin = ABSENT if self.guarded else origin  # what msgspec knows this container as, or ABSENT
-        self.plain = plain and not self.guarded and (limits is None or limits.plain)
-        self.limits = limits
-
-    @property
-    def words(self) -> str:
-        return "an array"
+        super().__init__(plain=plain and not self.guarded, constraints=constraints)
 
     @property
     def native(self) -> Any:
-        inner = self.item.native
+        inner = self.children[0].native
         if inner is ABSENT or self.origin is ABSENT:
             return ABSENT
-        return narrowed(self.origin[(inner, ...) if self.origin is tuple else inner], self.limits)
+        return self.narrowed(self.origin[(inner, ...) if self.origin is tuple else inner])
 
-    def fill(self, value: Any, path: Place, walk: Walk) -> Any:
+    def fill(self, value: list[object], path: ValuePath, walk: Walk) -> object:
         before = walk.count
-        read, out = self.item.read, []
+        read, out = self.children[0].read, []
         for index, inner in enumerate(value):
             out.append(read(inner, join(path, index), walk))
             if walk.count - before >= walk.enough:
@@ -138,41 +129,39 @@ class Array(Container):
         try:
             if self.guarded and is_crowded(out):
                 return walk.refuse(refused, path, CROWDED)
-            built = out if self.build is list else self.build(out)
+            built = unchanged(value, out) if self.build is list else self.build(out)
         except TypeError:
             return walk.refuse(wrong_type, path, "an array of plain values", value)
-        return checked(built, self.limits, value, path, walk)
+        return self.within(built, value, path, walk)
 
     def emit(self, defs: Defs) -> Schema:
-        item = self.item.emit(defs)
-        limits = self.limits.schema() if self.limits is not None else {}
-        return {"type": "array", **({"items": item} if item else {}), **limits}
-
-    def limited(self, limits: Limits) -> Node:
-        return Array(self.item, self.build, self.origin, self.plain, limits.over(self.limits))
+        item = self.children[0].emit(defs)
+        return {"type": "array", **({"items": item} if item else {}), **self.limits()}
 
 
-class Row(Container):
+def unchanged(value: list[object], out: list[object]) -> list[object]:
+    """What was read, or the array itself if it is the same: then the memo knows it by its identity."""
+    return value if all(map(operator.is_, value, out)) else out
+
+
+class TupleNode(ContainerNode):
     """tuple[A, B]: as many items as it says."""
 
-    __slots__ = ("children",)
+    __slots__ = ("children", "words")
     rank = 39
-    plain = True
     holds = list
 
     def __init__(self, items: Sequence[Node]) -> None:
+        super().__init__(plain=True)
         self.children = tuple(items)
-
-    @property
-    def words(self) -> str:
-        return f"an array of {len(self.children)} items"
+        self.words = f"an array of {len(items)} items"
 
     @property
     def native(self) -> Any:
         inner = tuple(item.native for item in self.children)
         return ABSENT if ABSENT in inner else types.GenericAlias(tuple, inner)
 
-    def fill(self, value: Any, path: Place, walk: Walk) -> Any:
+    def fill(self, value: list[object], path: ValuePath, walk: Walk) -> object:
         if len(value) != len(self.children):
             return walk.refuse(wrong_type, path, self.words, value)
         before = walk.count
@@ -186,62 +175,52 @@ class Row(Container):
         return {"type": "array", **prefix, "minItems": count, "maxItems": count}
 
 
-class Map(Container):
+class MapNode(ContainerNode):
     """dict[K, V]; the keys are read from strings."""
 
-    __slots__ = ("build", "children", "guarded", "key", "limits", "plain", "value")
+    __slots__ = ("build", "children", "guarded")
     rank = 45
     family = "object"
+    words = "an object"
     holds = dict
 
-    def __init__(self, key: Node, value: Node, build: Any, plain: bool, limits: Limits | None = None) -> None:
+    def __init__(self, key: Node, value: Node, build: Callable[[dict[Any, Any]], object], plain: bool) -> None:
         self.children = (key, value)
-        self.key = key
-        self.value = value
         self.build = build
         self.guarded = not is_salted(key)
-        self.plain = plain and not self.guarded and (limits is None or limits.plain)
-        self.limits = limits
-
-    @property
-    def words(self) -> str:
-        return "an object"
+        super().__init__(plain=plain and not self.guarded)
 
     @property
     def native(self) -> Any:
-        key, value = self.key.native, self.value.native
+        key, value = (child.native for child in self.children)
         if key is ABSENT or value is ABSENT or self.build is not dict or self.guarded:
             return ABSENT
-        return narrowed(types.GenericAlias(dict, (key, value)), self.limits)
+        return self.narrowed(types.GenericAlias(dict, (key, value)))
 
-    def fill(self, value: Any, path: Place, walk: Walk) -> Any:
+    def fill(self, value: dict[str, object], path: ValuePath, walk: Walk) -> object:
         before = walk.count
+        key_node, value_node = self.children
         keys = Walk(lax=True)  # 5 as a key can only be written "5"
-        names = [self.key.read(key, join(path, key), keys) for key in value]
+        names = [key_node.read(key, join(path, key), keys) for key in value]
         if self.guarded and is_crowded(names):
             return walk.refuse(refused, path, CROWDED)
         out = {}
         for name, (key, inner) in zip(names, value.items(), strict=True):
-            out[name] = self.value.read(inner, join(path, key), walk)
+            out[name] = value_node.read(inner, join(path, key), walk)
             if walk.count - before >= walk.enough:
                 break
         keys.first = [(bad_key, entry) for entry in keys.first]
         walk.take(keys)
         if walk.count > before:
             return INVALID
-        built = out if self.build is dict else self.build(out)
-        return checked(built, self.limits, value, path, walk)
+        return self.within(out if self.build is dict else self.build(out), value, path, walk)
 
     def emit(self, defs: Defs) -> Schema:
-        key, value = self.key.emit(defs), self.value.emit(defs)
-        limits = self.limits.schema() if self.limits is not None else {}
-        out: Schema = {"type": "object", **({"additionalProperties": value} if value else {}), **limits}
+        key, value = (child.emit(defs) for child in self.children)
+        out: Schema = {"type": "object", **({"additionalProperties": value} if value else {}), **self.limits()}
         if key not in ({}, {"type": "string"}):
             out["propertyNames"] = KEY_SCHEMAS.get(key.get("type", ""), key)
         return out
-
-    def limited(self, limits: Limits) -> Node:
-        return Map(self.key, self.value, self.build, self.plain, limits.over(self.limits))
 
 
 KEY_SCHEMAS = {

@@ -21,7 +21,7 @@ SHOWN_PATH = 300
 SHOWN_REASON = 300
 
 P = ParamSpec("P")
-Place: TypeAlias = "str | tuple[Place, str | int]"
+ValuePath: TypeAlias = "str | tuple[ValuePath, str | int]"
 """Where a value is: "" at the top, else the place around it and a key. Only `spelled` makes a text of it."""
 
 
@@ -109,15 +109,15 @@ class Findings:
         return ShapeError(made, noun=noun, more=self.count - len(made))
 
 
-def missing(place: Place, brief: str) -> Problem:
+def missing(place: ValuePath, brief: str) -> Problem:
     return Problem(spelled(place), brief, kind="missing")
 
 
-def twice(place: Place) -> Problem:
+def twice(place: ValuePath) -> Problem:
     return Problem(spelled(place), "", kind="twice")
 
 
-def refused(place: Place, reason: object) -> Problem:
+def refused(place: ValuePath, reason: object) -> Problem:
     return Problem(spelled(place), f"is refused: {cut(str(reason))}")
 
 
@@ -127,7 +127,7 @@ def bad_key(make: Callable[..., Problem], args: tuple[Any, ...]) -> Problem:
     return Problem(inner.path, f"has a bad key: it {inner.expected}", inner.got, inner.hint)
 
 
-def unknown(place: Place, name: str, known: Sequence[str]) -> Problem:
+def unknown(place: ValuePath, name: str, known: Sequence[str]) -> Problem:
     path = spelled(place)
     if not known:
         return Problem(path, "", hint="None is expected here.", kind="unknown")
@@ -137,19 +137,19 @@ def unknown(place: Place, name: str, known: Sequence[str]) -> Problem:
     return Problem(path, "", hint=hint, kind="unknown")
 
 
-def not_allowed(place: Place, value: Any) -> Problem:
+def not_allowed(place: ValuePath, value: Any) -> Problem:
     return Problem(spelled(place), "is not allowed here", show(value))
 
 
-def wrong_type(place: Place, words: str, value: Any) -> Problem:
+def wrong_type(place: ValuePath, words: str, value: Any) -> Problem:
     return Problem(spelled(place), f"must be {words}", show_typed(value))
 
 
-def wrong_value(place: Place, words: str, value: Any) -> Problem:
+def wrong_value(place: ValuePath, words: str, value: Any) -> Problem:
     return Problem(spelled(place), f"must be {words}", show(value))
 
 
-def not_a_choice(place: Place, words: str, value: Any, choices: Sequence[Any]) -> Problem:
+def not_a_choice(place: ValuePath, words: str, value: Any, choices: Sequence[Any]) -> Problem:
     texts = [choice for choice in choices if isinstance(choice, str)]
     near = nearest(value, texts) if isinstance(value, str) else None
     return Problem(spelled(place), f"must be {words}", show(value), f'did you mean "{near}"?' if near else "")
@@ -194,11 +194,11 @@ def _alike(given: str, names: Collection[str]) -> Collection[str]:
     return found
 
 
-def join(place: Place, key: str | int) -> Place:
+def join(place: ValuePath, key: str | int) -> ValuePath:
     return (place, key)
 
 
-def spelled(place: Place) -> str:
+def spelled(place: ValuePath) -> str:
     """The place as a text: `a[0].b`; keys and the whole are cut to what a reader can use."""
     keys: list[str | int] = []
     while not isinstance(place, str):
@@ -214,7 +214,13 @@ def cut(text: str, length: int = SHOWN_REASON) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def one_of(choices: Sequence[Any]) -> str:
+def any_word(words: Sequence[str]) -> str:
+    """ "a, b or c"."""
+    names = list(dict.fromkeys(words))
+    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
+
+
+def one_of(choices: Sequence[object]) -> str:
     shown = ", ".join(show(choice) for choice in choices[:SHOWN_CHOICES])
     if len(choices) == 1:
         return shown
@@ -249,4 +255,8 @@ def _json(value: Any) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):
+        pass
+    try:
         return repr(value)[: SHOWN_CHARS + 1]
+    except ValueError:  # an integer that CPython does not show
+        return "a number of many digits"

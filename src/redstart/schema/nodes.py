@@ -8,10 +8,11 @@ from typing import Any, Union
 
 import msgspec
 
-from redstart.schema.containers import Container, Row
+from redstart.schema.containers import ContainerNode, TupleNode
 from redstart.schema.document import Defs, Schema, any_of, without_null
 from redstart.schema.errors import (
-    Place,
+    ValuePath,
+    any_word,
     join,
     missing,
     not_a_choice,
@@ -21,7 +22,7 @@ from redstart.schema.errors import (
     wrong_type,
     wrong_value,
 )
-from redstart.schema.scalars import ABSENT, INVALID, Choice, Node, Scalar, Walk, faithful
+from redstart.schema.scalars import ABSENT, INVALID, ChoiceNode, Node, ScalarNode, Walk, faithful
 
 
 class Slot(msgspec.Struct):
@@ -40,20 +41,21 @@ class Slot(msgspec.Struct):
             return without_null(out)
         if self.default is not ABSENT and "default" not in out:
             default = plain_json(self.default)
-            value = self.strictly(default)
+            value = strictly(self.node, default)
             if value is not INVALID:
                 lean = _without_nulls(default) if defs.arguments else default
-                out["default"] = lean if self.strictly(lean) == value else default
+                out["default"] = lean if strictly(self.node, lean) == value else default
         return out
 
-    def strictly(self, value: Any) -> Any:
-        """What the value is read as, or INVALID."""
-        walk = Walk(False)
-        out = INVALID if value is ABSENT else self.node.read(value, "", walk)
-        return INVALID if walk.count else out
+
+def strictly(node: Node, value: object) -> object:
+    """What a strict reading makes of the value, or INVALID."""
+    walk = Walk(False)
+    out = INVALID if value is ABSENT else node.read(value, "", walk)
+    return INVALID if walk.count else out
 
 
-def _without_nulls(value: Any) -> Any:
+def _without_nulls(value: object) -> object:
     """A default without the fields that are None in it: their schemas do not speak of null."""
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
@@ -62,8 +64,8 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def plain_json(value: Any) -> Any:
-    """The value as JSON builtins, or ABSENT if it is no JSON."""
+def plain_json(value: object) -> object:
+    """The value as JSON builtins, or ABSENT if JSON cannot carry it."""
     try:
         raw = msgspec.json.encode(value, enc_hook=_encoded)
     except (TypeError, ValueError, OverflowError, RecursionError, NotImplementedError):
@@ -79,38 +81,35 @@ def _encoded(value: Any) -> Any:
     raise NotImplementedError
 
 
-class Record(Container):
+class RecordNode(ContainerNode):
     """An object with named fields: dataclass, TypedDict, NamedTuple, attrs, Struct, or a tool's arguments."""
 
-    __slots__ = ("build", "closed", "cls", "key", "name", "plain", "slots", "tag")
+    __slots__ = ("build", "closed", "cls", "key", "name", "slots", "tag")
     rank = 30
+    words = "an object"
     holds = dict
 
-    def __init__(self, name: str, cls: Any, build: Callable[..., Any]) -> None:
+    def __init__(self, name: str, cls: object, build: Callable[..., object], slots: Sequence[Slot] = ()) -> None:
+        super().__init__()
         self.name = name
         self.cls = cls
-        self.key: Any = cls  # what tells it from others in a document
+        self.key: object = cls  # what tells it from others in a document
         self.build = build
-        self.slots: tuple[Slot, ...] = ()
-        self.plain = False
+        self.slots = tuple(slots)
         self.closed = False
         self.tag: tuple[str, Any] | None = None
-
-    @property
-    def words(self) -> str:
-        return "an object"
 
     @property
     def native(self) -> Any:
         return self.cls if faithful(self) else ABSENT
 
     @property
-    def children(self) -> tuple[Node, ...]:  # type: ignore[override]
-        return tuple(slot.node for slot in self.slots)
+    def children(self) -> Sequence[Node]:  # type: ignore[override]
+        return [slot.node for slot in self.slots]
 
-    def fill(self, value: Any, path: Place, walk: Walk) -> Any:
+    def fill(self, value: dict[str, object], path: ValuePath, walk: Walk) -> object:
         before = walk.count
-        kept = self._read_slots(value, path, walk)
+        kept = self.read_slots(value, path, walk)
         if self.closed and walk.count - before < walk.enough:
             self._refuse_unknown(value, path, walk)
         if walk.count > before:
@@ -120,15 +119,15 @@ class Record(Container):
         except (ValueError, TypeError) as error:  # the class's own checks, in __post_init__ or a validator
             return walk.refuse(refused, path, error)
 
-    def _refuse_unknown(self, value: dict[str, Any], path: Place, walk: Walk) -> None:
+    def _refuse_unknown(self, value: dict[str, object], path: ValuePath, walk: Walk) -> None:
         names = [slot.wire for slot in self.slots]
         known = {*names, self.tag[0]} if self.tag else {*names}
         for key in value:
             if key not in known:
                 walk.refuse(unknown, join(path, key), key, names)
 
-    def _read_slots(self, value: dict[str, Any], path: Place, walk: Walk) -> dict[str, Any]:
-        kept = {}
+    def read_slots(self, value: dict[str, object], path: ValuePath, walk: Walk) -> dict[str, object]:
+        kept: dict[str, object] = {}
         full = walk.count + walk.enough
         if self.tag is not None and value.get(self.tag[0]) != self.tag[1]:
             walk.refuse(wrong_value, join(path, self.tag[0]), f'"{self.tag[1]}"', value.get(self.tag[0]))
@@ -137,7 +136,7 @@ class Record(Container):
                 break
             if slot.wire in value:
                 given = value[slot.wire]
-                if given is None and walk.lax and not slot.required and slot.strictly(None) is INVALID:
+                if given is None and walk.nulls and not slot.required and strictly(slot.node, None) is INVALID:
                     continue  # many clients write null for what they leave out
                 kept[slot.key] = slot.node.read(given, join(path, slot.wire), walk)
             elif slot.required:
@@ -160,35 +159,34 @@ class Record(Container):
             out["additionalProperties"] = False
         return out
 
-    def familiar(self, value: Any) -> int:
+    def familiar(self, value: object) -> int:
         """How many of the value's keys are fields of this record."""
         return sum(slot.wire in value for slot in self.slots) if isinstance(value, dict) else 0
 
 
-class Either(Node):
+class UnionNode(Node):
     """A union: the most specific branch that takes the value; of records the one that knows most of its keys."""
 
-    __slots__ = ("children", "plain")
+    __slots__ = ("children",)
 
     def __init__(self, branches: Sequence[Node]) -> None:
         self.children = tuple(branches)
         # msgspec 0.22 looks in the wrong place for the limits of a branch when another branch is a fixed tuple
         # or a TypedDict, and crashes; so a union with limits or fixed tuples goes to it only if the rest is null.
-        risky = any(isinstance(branch, Row) or getattr(branch, "limits", None) for branch in branches)
+        risky = any(isinstance(branch, TupleNode) or branch.constraints for branch in branches)
         # Nor does it think of float for an integer that is none of the integers of a Literal or an Enum.
-        keys = [key for branch in branches if isinstance(branch, Choice) for key, _ in branch.pairs]
-        floats = any(isinstance(branch, Scalar) and branch.native is float for branch in branches)
+        keys = [key for branch in branches if isinstance(branch, ChoiceNode) for key in branch.keys]
+        floats = any(isinstance(branch, ScalarNode) and branch.native is float for branch in branches)
         risky = risky or (floats and any(type(key) is int for key in keys))
-        self.plain = not risky or len([branch for branch in branches if branch.rank > 0]) == 1
+        super().__init__(plain=not risky or len([branch for branch in branches if branch.rank > 0]) == 1)
 
     @property
     def rank(self) -> int:  # type: ignore[override]
         return max(branch.rank for branch in self.children)
 
     @property
-    def words(self) -> str:
-        names = list(dict.fromkeys(branch.words for branch in self.children))
-        return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
+    def words(self) -> str:  # type: ignore[override]
+        return any_word([branch.words for branch in self.children])
 
     @property
     def native(self) -> Any:
@@ -197,7 +195,7 @@ class Either(Node):
             return ABSENT
         return Union[inner]  # noqa: UP007 - a tuple known at run time only
 
-    def read(self, value: Any, path: Place, walk: Walk) -> Any:
+    def read(self, value: object, path: ValuePath, walk: Walk) -> object:
         memo = {} if walk.memo is None else walk.memo
         branches = self._ordered(value)
         attempts: list[Walk] = []
@@ -212,14 +210,14 @@ class Either(Node):
                 attempts.append(attempt)
         return self._explain(value, path, walk, list(zip(branches, attempts, strict=True)))
 
-    def _ordered(self, value: Any) -> list[Node]:
+    def _ordered(self, value: object) -> list[Node]:
         def order(branch: Node) -> tuple[int, int]:
-            target = branch.target if isinstance(branch, Link) else branch
-            return (target.rank, -target.familiar(value) if isinstance(target, Record) else 0)
+            target = referred(branch)
+            return (target.rank, -target.familiar(value) if isinstance(target, RecordNode) else 0)
 
         return sorted(self.children, key=order)
 
-    def _explain(self, value: Any, path: Place, walk: Walk, attempts: list[tuple[Node, Walk]]) -> Any:
+    def _explain(self, value: object, path: ValuePath, walk: Walk, attempts: list[tuple[Node, Walk]]) -> object:
         # The problems of the branch that got into the value, if one did; else one problem for the whole union.
         real = [(branch, attempt) for branch, attempt in attempts if branch.rank > 0]
         if self._refuse_tag(value, path, walk, real):
@@ -235,7 +233,7 @@ class Either(Node):
             return INVALID
         return walk.refuse(wrong_type, path, self.words, value)
 
-    def _refuse_tag(self, value: Any, path: Place, walk: Walk, real: list[tuple[Node, Walk]]) -> bool:
+    def _refuse_tag(self, value: object, path: ValuePath, walk: Walk, real: list[tuple[Node, Walk]]) -> bool:
         """Whether a field that tells the branches apart has explained the matter: it is wrong, or names one branch."""
         real = sorted(real, key=lambda pair: self.children.index(pair[0]))
         tagged = [_tags(branch) for branch, _ in real]
@@ -260,53 +258,56 @@ class Either(Node):
 
 def _tags(branch: Node) -> dict[str, list[Any]]:
     """The fields of a record that say which one it is, and what they may hold."""
-    record = branch.target if isinstance(branch, Link) else branch
-    if not isinstance(record, Record):
+    record = referred(branch)
+    if not isinstance(record, RecordNode):
         return {}
     own = {record.tag[0]: [record.tag[1]]} if record.tag else {}
-    return own | {slot.wire: slot.node.keys for slot in record.slots if isinstance(slot.node, Choice)}
+    return own | {slot.wire: slot.node.keys for slot in record.slots if isinstance(slot.node, ChoiceNode)}
 
 
-class Link(Node):
-    """A type that contains itself, or a named alias; `target` is set when it is known."""
+class RefNode(Node):
+    """A type that contains itself, a named alias or a `$ref`; `target` is set when it is known."""
 
     __slots__ = ("name", "target")
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self.name = name
         self.target: Node = self
 
     @property
-    def words(self) -> str:
-        return "a value" if isinstance(self.target, Link | Either) else self.target.words
+    def words(self) -> str:  # type: ignore[override]
+        return "a value" if isinstance(self.target, RefNode | UnionNode) else self.target.words
 
-    def read(self, value: Any, path: Place, walk: Walk) -> Any:
+    def read(self, value: object, path: ValuePath, walk: Walk) -> object:
         return self.target.read(value, path, walk)
 
     def emit(self, defs: Defs) -> Schema:
         return defs.ref(self.target, self.name, lambda: self.target.emit(defs))
 
 
-class Noted(Node):
+def referred(node: Node) -> Node:
+    """The node itself, or what it refers to."""
+    return node.target if isinstance(node, RefNode) else node
+
+
+class NotedNode(Node):
     """An item of a container whose annotation says more about it: `list[Annotated[str, "a tag"]]`."""
 
-    __slots__ = ("children", "inner", "notes")
-    plain = True
+    __slots__ = ("children", "inner", "notes", "words")
 
     def __init__(self, inner: Node, notes: Schema) -> None:
+        super().__init__(plain=True)
         self.inner = inner
         self.notes = notes
         self.children = (inner,)
-
-    @property
-    def words(self) -> str:
-        return self.inner.words
+        self.words = inner.words
 
     @property
     def native(self) -> Any:
         return self.inner.native
 
-    def read(self, value: Any, path: Place, walk: Walk) -> Any:
+    def read(self, value: object, path: ValuePath, walk: Walk) -> object:
         return self.inner.read(value, path, walk)
 
     def emit(self, defs: Defs) -> Schema:

@@ -15,8 +15,8 @@ from redstart.schema.containers import opened, remembered
 from redstart.schema.cost import ENTRIES, PROBLEMS, affordable, entries, has_more_values, is_tangled, problems_per_value
 from redstart.schema.document import Defs, Schema
 from redstart.schema.errors import (
-    Place,
     Problem,
+    ValuePath,
     cut,
     join,
     missing,
@@ -102,13 +102,14 @@ def _described(schema: Schema, cls: Any) -> Schema:
     return schema
 
 
-class Foreign(Node):
+class PydanticNode(Node):
     """A value that pydantic reads, by its own rules: strictly first, then as lax as it is."""
 
     __slots__ = ("cls", "document", "engine", "hasty", "most", "opens", "tangle")
     rank = 29
 
     def __init__(self, annotation: Any, fail: Callable[[Any, str], Exception]) -> None:
+        super().__init__()
         pydantic = sys.modules["pydantic"]
         self.cls = annotation
         try:
@@ -125,18 +126,18 @@ class Foreign(Node):
         self.tangle: Schema | None = _both(self.document, by_name) if tangled else None
 
     @property
-    def words(self) -> str:
+    def words(self) -> str:  # type: ignore[override]
         kind = self.document.get("type")
         return {"object": "an object", "array": "an array", "string": "a string"}.get(str(kind), "a valid value")
 
-    def read(self, value: Any, path: Place, walk: Walk) -> Any:
+    def read(self, value: Any, path: ValuePath, walk: Walk) -> Any:
         if type(value) not in (list, dict):
             return self._read(value, path, walk)
         if self.tangle is not None and not affordable(self.tangle, value, room=20_000, share=8):
             return walk.refuse(refused, path, TOO_TANGLED)
         return remembered(self, self._read, value, path, walk)
 
-    def _read(self, value: Any, path: Place, walk: Walk) -> Any:
+    def _read(self, value: Any, path: ValuePath, walk: Walk) -> Any:
         raw = msgspec.json.encode(value)
         large = len(raw) > 2 * self.most and (self.opens or has_more_values(value, self.most))
         if large and entries(value) > ENTRIES:
@@ -157,7 +158,7 @@ class Foreign(Node):
                 return self.read(inner, path, walk)
             return self._without_nulls(engine, value, error, path, walk)
 
-    def _without_nulls(self, engine: Any, value: Any, error: Any, path: Place, walk: Walk) -> Any:
+    def _without_nulls(self, engine: Any, value: Any, error: Any, path: ValuePath, walk: Walk) -> Any:
         """Once more without the nulls that were refused: for an optional field null means absent.
 
         A hasty engine names one of the nulls in an array, so the same field of its other items is read so too.
@@ -176,7 +177,7 @@ class Foreign(Node):
                 left = again
         return self._refuse(error, path, walk, None if left is error else {item["loc"] for item in left.errors()})
 
-    def _refuse(self, error: Any, path: Place, walk: Walk, places: Container[Any] | None = None) -> Any:
+    def _refuse(self, error: Any, path: ValuePath, walk: Walk, places: Container[Any] | None = None) -> Any:
         items = error.errors(include_url=False)
         for item in items if places is None else [item for item in items if item["loc"] in places]:
             place = path
@@ -212,7 +213,7 @@ def _both(aliased: Any, named: Any) -> Any:
     return aliased
 
 
-def _problem(place: Place, item: Any) -> Problem:
+def _problem(place: ValuePath, item: Any) -> Problem:
     text = item["msg"]
     if item["type"] == "missing":
         return missing(place, "")

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from redstart.schema.nodes import Record
+from redstart.schema.nodes import RecordNode
 from redstart.schema.scalars import ABSENT
 
 
@@ -21,7 +21,7 @@ class RawField(msgspec.Struct):
     default: Any = ABSENT
 
 
-Reader = Callable[[Any, dict[str, Any], Record], "list[RawField]"]
+Reader = Callable[[Any, dict[str, Any], RecordNode], "list[RawField]"]
 
 QUALIFIERS = {"Required": True, "NotRequired": False, "ReadOnly": None}
 
@@ -40,7 +40,7 @@ def bare(annotation: Any) -> Any:
     return annotation
 
 
-def _dataclass(cls: Any, hints: dict[str, Any], node: Record) -> list[RawField]:
+def _dataclass(cls: Any, hints: dict[str, Any], node: RecordNode) -> list[RawField]:
     import dataclasses  # loaded long ago, or there would be no dataclass
 
     out = []
@@ -67,7 +67,7 @@ def _made(factory: Callable[[], Any]) -> Any:
     return [] if factory is list else {} if factory is dict else ABSENT
 
 
-def _typed_dict(cls: Any, hints: dict[str, Any], node: Record) -> list[RawField]:
+def _typed_dict(cls: Any, hints: dict[str, Any], node: RecordNode) -> list[RawField]:
     node.plain = True
     node.build = dict
     out = []
@@ -80,7 +80,7 @@ def _typed_dict(cls: Any, hints: dict[str, Any], node: Record) -> list[RawField]
     return out
 
 
-def _named_tuple(cls: Any, hints: dict[str, Any], node: Record) -> list[RawField]:
+def _named_tuple(cls: Any, hints: dict[str, Any], node: RecordNode) -> list[RawField]:
     defaults = cls._field_defaults  # node.plain stays False: msgspec would read an array
     return [
         RawField(name, name, hints.get(name, Any), name not in defaults, defaults.get(name, ABSENT))
@@ -88,7 +88,7 @@ def _named_tuple(cls: Any, hints: dict[str, Any], node: Record) -> list[RawField
     ]
 
 
-def _struct(cls: Any, hints: dict[str, Any], node: Record) -> list[RawField]:
+def _struct(cls: Any, hints: dict[str, Any], node: RecordNode) -> list[RawField]:
     config = cls.__struct_config__
     if config.array_like:
         raise TypeError(f"{cls.__qualname__} is array_like; a tool's argument needs named fields")
@@ -106,7 +106,7 @@ def _struct(cls: Any, hints: dict[str, Any], node: Record) -> list[RawField]:
     return out
 
 
-def _attrs(cls: Any, hints: dict[str, Any], node: Record) -> list[RawField]:
+def _attrs(cls: Any, hints: dict[str, Any], node: RecordNode) -> list[RawField]:
     node.plain = True
     out = []
     for field in cls.__attrs_attrs__:

@@ -15,11 +15,11 @@ from typing import Any, ForwardRef, TypeVar, Union
 import msgspec
 
 from redstart.schema import records
-from redstart.schema.containers import Array, Map, Row
-from redstart.schema.limits import FAMILIES, Limits, Notes, read_notes
-from redstart.schema.nodes import Either, Link, Noted, Record, Slot
-from redstart.schema.pydantic import Foreign, is_foreign, needs_foreign
-from redstart.schema.scalars import ABSENT, JSON_NAMES, KINDS, NULL, Anything, Choice, Node, Scalar, path_kind
+from redstart.schema.constraints import FAMILIES, Constraints, Notes, read_notes
+from redstart.schema.containers import ArrayNode, MapNode, TupleNode
+from redstart.schema.nodes import NotedNode, RecordNode, RefNode, Slot, UnionNode
+from redstart.schema.pydantic import PydanticNode, is_foreign, needs_foreign
+from redstart.schema.scalars import ABSENT, JSON_NAMES, KINDS, NULL, AnyNode, ChoiceNode, Node, ScalarNode, path_kind
 
 
 class UnsupportedType(TypeError):
@@ -35,7 +35,7 @@ class Scope:
         self.localns = dict(localns)
         self.typevars: dict[Any, Node] = {}
         self.done: dict[Any, Node] = {}
-        self.active: dict[Any, Link | None] = {}
+        self.active: dict[Any, RefNode | None] = {}
 
     def fail(self, annotation: Any, why: str) -> UnsupportedType:
         return UnsupportedType(f"{self.where}: {show_type(annotation)} {why}")
@@ -55,18 +55,18 @@ def show_type(annotation: Any) -> str:
 
 
 def compile_node(annotation: Any, scope: Scope) -> Node:
-    """The node for an annotation; a type met inside itself becomes a `Link` (records: the record itself)."""
+    """The node for an annotation; a type met inside itself becomes a `RefNode` (records: the record itself)."""
     try:
         kind = KINDS.get(annotation)
         known = scope.done.get(annotation)
     except TypeError:  # unhashable, such as Annotated[int, {}]
         return _compile(annotation, scope)
     if kind is not None:
-        return Scalar(kind)
+        return ScalarNode(kind)
     if known is not None and not scope.typevars:
         return known
     if annotation in scope.active:
-        again = scope.active[annotation] or Link(_alias_name(annotation))
+        again = scope.active[annotation] or RefNode(_alias_name(annotation))
         scope.active[annotation] = again
         return again
     scope.active[annotation] = None
@@ -85,9 +85,9 @@ def _alias_name(annotation: Any) -> str:
 
 def _compile(annotation: Any, scope: Scope) -> Node:
     if annotation is Any or annotation is object:
-        return Anything()
+        return AnyNode()
     if annotation is None:
-        return Scalar(NULL)
+        return ScalarNode(NULL)
     form = FORMS.get(type(annotation).__name__)
     if form is not None:
         return form(annotation, scope)
@@ -126,7 +126,7 @@ def _typevar(annotation: TypeVar, scope: Scope) -> Node:
     if annotation in scope.typevars:
         return scope.typevars[annotation]
     if annotation.__constraints__:
-        return Either([compile_node(item, scope) for item in annotation.__constraints__])
+        return UnionNode([compile_node(item, scope) for item in annotation.__constraints__])
     return compile_node(Any if annotation.__bound__ is None else annotation.__bound__, scope)
 
 
@@ -151,7 +151,7 @@ def _generic(annotation: Any, origin: Any, scope: Scope) -> Node:
         return _with_typevars(with_args, scope, lambda: compile_node(origin.__value__, scope))
     if isinstance(origin, type):
         if is_foreign(origin):
-            return Foreign(annotation, scope.fail)
+            return PydanticNode(annotation, scope.fail)
         bound = _bound(getattr(origin, "__parameters__", ()), args, scope)
         return _with_typevars(bound, scope, lambda: _class(origin, scope, annotation))
     raise scope.fail(annotation, "is not a type that JSON can carry")
@@ -175,7 +175,7 @@ def _with_typevars(bound: dict[Any, Node], scope: Scope, work: Callable[[], Node
 def _annotated(annotation: Any, scope: Scope) -> Node:
     base, *metadata = typing.get_args(annotation)
     if needs_foreign(metadata):
-        return Foreign(annotation, scope.fail)
+        return PydanticNode(annotation, scope.fail)
     return limit(compile_node(base, scope), read_notes(metadata), annotation, scope)
 
 
@@ -185,16 +185,16 @@ def limit(node: Node, notes: Notes, annotation: Any, scope: Scope) -> Node:
         return node
     if notes.bounds.keys() == {"one_of"} and not _fits_any(node, notes):
         return node  # a Literal or an Enum, which has its own list
-    if isinstance(node, Either):
+    if isinstance(node, UnionNode):
         branches = [
             limit(branch, notes, annotation, scope) if _fits(branch, notes) else branch for branch in node.children
         ]
         if not _fits_any(node, notes):
             raise scope.fail(annotation, "has limits that fit none of its branches")
-        return Either(branches)
+        return UnionNode(branches)
     if not _fits(node, notes):
         raise scope.fail(annotation, f"has limits ({', '.join(notes.bounds)}) that do not fit {node.words}")
-    limits = Limits(node.family, notes.bounds, notes.predicates, notes.plain)
+    limits = Constraints(node.family, notes.bounds, notes.predicates, notes.plain)
     try:
         return node.limited(limits)
     except ValueError as error:
@@ -202,7 +202,7 @@ def limit(node: Node, notes: Notes, annotation: Any, scope: Scope) -> Node:
 
 
 def _fits_any(node: Node, notes: Notes) -> bool:
-    return any(_fits(branch, notes) for branch in (node.children if isinstance(node, Either) else (node,)))
+    return any(_fits(branch, notes) for branch in (node.children if isinstance(node, UnionNode) else (node,)))
 
 
 def _fits(node: Node, notes: Notes) -> bool:
@@ -214,27 +214,27 @@ def _fits(node: Node, notes: Notes) -> bool:
 
 def _array(build: Any, origin: Any, plain: bool = True) -> Callable[[Any, Scope], Node]:
     def make(args: Any, scope: Scope) -> Node:
-        return Array(_item(args[0], scope) if args else Anything(), build, origin, plain)
+        return ArrayNode(_item(args[0], scope) if args else AnyNode(), build, origin, plain)
 
     return make
 
 
 def _tuple(args: Any, scope: Scope) -> Node:
     if len(args) == 2 and args[1] is ...:
-        return Array(_item(args[0], scope), tuple, tuple, True)
-    return Row([_item(arg, scope) for arg in args if arg != ()])
+        return ArrayNode(_item(args[0], scope), tuple, tuple, True)
+    return TupleNode([_item(arg, scope) for arg in args if arg != ()])
 
 
 def _item(annotation: Any, scope: Scope) -> Node:
     node, notes = compile_field(annotation, scope)
-    return Noted(node, notes) if notes else node
+    return NotedNode(node, notes) if notes else node
 
 
 def _map(build: Any, plain: bool = True) -> Callable[[Any, Scope], Node]:
     def make(args: Any, scope: Scope) -> Node:
-        key: Node = compile_node(args[0], scope) if args else Scalar(KINDS[str])
-        value = _item(args[1], scope) if args else Anything()
-        return Map(Scalar(KINDS[str]) if isinstance(key, Anything) else key, value, build, plain)
+        key: Node = compile_node(args[0], scope) if args else ScalarNode(KINDS[str])
+        value = _item(args[1], scope) if args else AnyNode()
+        return MapNode(ScalarNode(KINDS[str]) if isinstance(key, AnyNode) else key, value, build, plain)
 
     return make
 
@@ -249,8 +249,8 @@ def _union(args: Any, scope: Scope) -> Node:
         if arg is msgspec.UnsetType:  # absence is not a value in JSON
             continue
         node = compile_node(arg, scope)
-        branches += node.children if isinstance(node, Either) else (node,)
-    return Either(branches)
+        branches += node.children if isinstance(node, UnionNode) else (node,)
+    return UnionNode(branches)
 
 
 def _literal(args: Any, scope: Scope) -> Node:
@@ -259,7 +259,7 @@ def _literal(args: Any, scope: Scope) -> Node:
         if type(key) not in JSON_NAMES:
             raise scope.fail(key, "cannot be a Literal in JSON")
     plain = all(type(arg) in (str, int, type(None)) for arg in args)
-    return Choice(pairs, cls=typing.Literal[tuple(args)], plain=plain)
+    return ChoiceNode(pairs, cls=typing.Literal[tuple(args)], plain=plain)
 
 
 def _inner(args: Any, scope: Scope) -> Node:
@@ -291,7 +291,7 @@ ORIGINS: dict[Any, Callable[[Any, Scope], Node]] = {
     typing.Final: _inner,
     typing.ClassVar: _inner,
 }
-BARE: dict[Any, Callable[[], Node]] = {typing.LiteralString: lambda: Scalar(KINDS[str])}
+BARE: dict[Any, Callable[[], Node]] = {typing.LiteralString: lambda: ScalarNode(KINDS[str])}
 
 
 # Classes ----------------------------------------------------------------------------------------------------
@@ -299,21 +299,21 @@ BARE: dict[Any, Callable[[], Node]] = {typing.LiteralString: lambda: Scalar(KIND
 
 def _class(cls: type, scope: Scope, annotation: Any = None) -> Node:
     if cls is tuple:
-        return Array(Anything(), tuple, tuple, True)
+        return ArrayNode(AnyNode(), tuple, tuple, True)
     if cls in ORIGINS:
         return ORIGINS[cls]((), scope)
     if issubclass(cls, enum.Enum):
         return _enum(cls, scope)
     if is_foreign(cls):
-        return Foreign(cls, scope.fail)
+        return PydanticNode(cls, scope.fail)
     reader = records.reader_for(cls)
     if reader is not None:
         return _record(cls, annotation or cls, reader, scope)
     if cls.__module__.partition(".")[0] == "pathlib":
-        return Scalar(path_kind(cls))
+        return ScalarNode(path_kind(cls))
     for base in (str, int, float, bytes):
         if issubclass(cls, base):
-            return Scalar(_subclass(cls, base))
+            return ScalarNode(_subclass(cls, base))
     raise scope.fail(cls, "is not a type that JSON can carry. Use a dataclass, TypedDict or msgspec.Struct instead")
 
 
@@ -336,11 +336,11 @@ def _enum(cls: type[enum.Enum], scope: Scope) -> Node:
     pairs = [(member.value if by_value else member.name, member) for member in members]
     plain = by_value and len({type(member.value) for member in members}) == 1
     plain = plain and type(members[0].value) in (str, int) and "_missing_" not in vars(cls)
-    return Choice(pairs, name=cls.__name__, cls=cls, plain=plain)
+    return ChoiceNode(pairs, name=cls.__name__, cls=cls, plain=plain)
 
 
 def _record(cls: type, annotation: Any, reader: "records.Reader", scope: Scope) -> Node:
-    node = Record(cls.__name__, annotation, cls)
+    node = RecordNode(cls.__name__, annotation, cls)
     if scope.typevars:
         node.key = node  # the same annotation means another type elsewhere
     else:

@@ -1,22 +1,35 @@
-"""The leaves of the intermediate form: scalars, choices, anything.
+"""The contract of a node, and the nodes without parts: scalars, choices, any value.
 
 A node reads a JSON value (`read`), writes its schema (`emit`) and knows whether msgspec can do the reading
 (`native`: the annotation to give it; `plain`: msgspec reads the user's own annotation as we do).
 Must not know: annotations, functions.
 """
 
+import copy
 import datetime
 import decimal
 import math
+import re
 import uuid
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
 
+from redstart.schema.constraints import Constraints
 from redstart.schema.document import Defs, Schema, any_of
-from redstart.schema.errors import ENOUGH, Findings, P, Place, Problem, not_a_choice, one_of, wrong_type, wrong_value
-from redstart.schema.limits import Limits
+from redstart.schema.errors import (
+    ENOUGH,
+    Findings,
+    P,
+    Problem,
+    ValuePath,
+    not_a_choice,
+    one_of,
+    wrong_type,
+    wrong_value,
+)
 
 
 class Sentinel:
@@ -36,35 +49,39 @@ ABSENT: Any = Sentinel("ABSENT")  # no default, no native form
 class Walk(Findings):
     """One pass over one value: how strict it is, and what it found wrong.
 
+    A lax pass mends what may be mended. With `nulls`, null for an optional field that is not nullable means absent.
     A union tries its branches on the same value. `memo` is what keeps that linear: inside of a union no node reads
     the same array or object twice with the same strictness. `enough` problems in an array or object end its reading.
     """
 
-    __slots__ = ("enough", "lax", "memo")
+    __slots__ = ("enough", "lax", "memo", "nulls")
 
-    def __init__(self, lax: bool, memo: dict[Any, Any] | None = None, enough: int = ENOUGH) -> None:
+    def __init__(
+        self, lax: bool, memo: dict[Any, Any] | None = None, enough: int = ENOUGH, nulls: bool | None = None
+    ) -> None:
         super().__init__()
         self.lax = lax
         self.memo = memo
         self.enough = enough
+        self.nulls = lax if nulls is None else nulls
 
-    def refuse(self, make: Callable[P, Problem], *args: P.args, **kwargs: P.kwargs) -> Any:
+    def refuse(self, make: Callable[P, Problem], *args: P.args, **kwargs: P.kwargs) -> Sentinel:
         self.add(make, *args, **kwargs)
         return INVALID
 
 
 class Node:
-    """One type in the intermediate form."""
+    """One type."""
 
-    __slots__ = ()
+    __slots__ = ("constraints", "plain")
     rank = 50  # in a union the lower rank is tried first
-    family = ""  # which limits fit
-    plain = False
-    children: "tuple[Node, ...]" = ()
+    family = ""  # which constraints fit
+    words = "a value"
+    children: "Sequence[Node]" = ()
 
-    @property
-    def words(self) -> str:
-        raise NotImplementedError
+    def __init__(self, *, plain: bool = False, constraints: Constraints | None = None) -> None:
+        self.plain = plain
+        self.constraints = constraints
 
     @property
     def brief(self) -> str:
@@ -75,14 +92,37 @@ class Node:
     def native(self) -> Any:
         return ABSENT
 
-    def read(self, value: Any, path: Place, walk: Walk) -> Any:
+    def read(self, value: Any, path: ValuePath, walk: Walk) -> Any:
         raise NotImplementedError
 
     def emit(self, defs: Defs) -> Schema:
         raise NotImplementedError
 
-    def limited(self, limits: Limits) -> "Node":
-        raise NotImplementedError
+    # ------------------------------------------------------------ constraints
+
+    def limited(self, constraints: Constraints) -> "Node":
+        """The same node with further constraints."""
+        made = copy.copy(self)
+        made.constraints = constraints.over(self.constraints)
+        made.plain = self.plain and made.constraints.plain
+        return made
+
+    def within(self, out: object, value: object, path: ValuePath, walk: Walk) -> object:
+        """What was read, if it keeps the constraints; `value` is what it was read from."""
+        if self.constraints is not None and (words := self.constraints.broken(out)) is not None:
+            return walk.refuse(wrong_value, path, words, value)
+        return out
+
+    def narrowed(self, native: Any) -> Any:
+        """The annotation for msgspec with the constraints in it, or ABSENT."""
+        if self.constraints is None or native is ABSENT:
+            return native
+        meta = self.constraints.native()
+        return ABSENT if meta is None else Annotated[native, meta]
+
+    def limits(self) -> Schema:
+        """The constraints in the words of JSON Schema."""
+        return {} if self.constraints is None else self.constraints.schema()
 
 
 def faithful(node: Node) -> bool:
@@ -99,28 +139,23 @@ def faithful(node: Node) -> bool:
     return True
 
 
-def narrowed(native: Any, limits: Limits | None) -> Any:
-    """The annotation for msgspec with the limits in it, or ABSENT."""
-    if limits is None or native is ABSENT:
-        return native
-    meta = limits.native()
-    return ABSENT if meta is None else Annotated[native, meta]
+class AnyNode(Node):
+    """Any JSON value."""
 
-
-class Anything(Node):
-    __slots__ = ()
     rank = 99
-    plain = True
+
+    def __init__(self) -> None:
+        super().__init__(plain=True)
 
     @property
-    def words(self) -> str:
-        return "any JSON value"
+    def brief(self) -> str:
+        return ""
 
     @property
     def native(self) -> Any:
         return Any
 
-    def read(self, value: Any, path: Place, walk: Walk) -> Any:
+    def read(self, value: object, path: ValuePath, walk: Walk) -> object:
         return value
 
     def emit(self, defs: Defs) -> Schema:
@@ -135,56 +170,74 @@ class Kind(msgspec.Struct, frozen=True):
     native: Any
     rank: int
     family: str
-    strict: Callable[[Any], Any]
-    lax: Callable[[Any], Any] | None = None
+    strict: Callable[[Any], object]
+    lax: Callable[[Any], object] | None = None
 
 
-def _exactly(kind: type) -> Callable[[Any], Any]:
-    def strict(value: Any) -> Any:
-        if type(value) is not kind:
+def _exactly(*kinds: type) -> Callable[[object], object]:
+    def strict(value: object) -> object:
+        if type(value) not in kinds:
             raise ValueError
         return value
 
     return strict
 
 
-def _float(value: Any) -> float:
-    if type(value) not in (int, float):
+def _float(value: object) -> float:
+    if type(value) is not int and type(value) is not float:
         raise ValueError
-    return _finite(float(value))
-
-
-def _finite(number: float) -> float:
+    number = float(value)
     if not math.isfinite(number):
         raise ValueError
     return number
 
 
-def _lax_int(value: Any) -> int:
-    if type(value) is float and value.is_integer():
-        return int(value)
-    if type(value) is str:
-        text = value.strip()
-        digits = text.removeprefix("-").removesuffix(".0")
-        if digits.isascii() and digits.isdigit():
-            return int(text.removesuffix(".0"))
-    raise ValueError
+# What only Python writes, such as 1_0, is not a number.
+NUMERAL = re.compile(r"\s*[+-]?(\d+|\d+\.\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
+DIGITS = 4300  # CPython reads and shows no longer integer
 
 
-def _lax_float(value: Any) -> float:
-    if type(value) is not str or not value.isascii() or "_" in value:
+def _numeral(value: object) -> int | float:
+    """The number in a text, or the number itself."""
+    if type(value) is int or type(value) is float:
+        return value
+    match = NUMERAL.fullmatch(value) if type(value) is str else None
+    if match is None:
         raise ValueError
-    return _finite(float(value))
+    return int(match[0]) if match[1].isdigit() and not match[2] else float(match[0])
 
 
-def _lax_bool(value: Any) -> bool:
-    if type(value) is not str:
+def is_whole(value: object) -> bool:
+    """Whether it is an integer to JSON, which has one kind of number."""
+    return type(value) is int or (type(value) is float and value.is_integer())
+
+
+def _lax_int(value: object) -> int:
+    number = _numeral(value)
+    if not is_whole(number):
         raise ValueError
-    return {"true": True, "false": False}[value.strip().casefold()]
+    return int(number)
 
 
-def _parsed(kind: Any) -> Callable[[Any], Any]:
-    def strict(value: Any) -> Any:
+def _json_int(value: object) -> object:
+    if not is_whole(value):
+        raise ValueError
+    return value
+
+
+def _lax_float(value: object) -> float:
+    return _float(_numeral(value))
+
+
+def _lax_bool(value: object) -> bool:
+    text = value.strip().casefold() if type(value) is str else ""
+    if text not in ("true", "false"):
+        raise ValueError
+    return text == "true"
+
+
+def _parsed(kind: type) -> Callable[[object], object]:
+    def strict(value: object) -> object:
         if type(value) is not str:
             raise ValueError
         return msgspec.convert(value, kind)
@@ -192,155 +245,176 @@ def _parsed(kind: Any) -> Callable[[Any], Any]:
     return strict
 
 
-def _decimal(value: Any) -> decimal.Decimal:
+def _decimal(value: object) -> decimal.Decimal:
     if type(value) is bool:
         raise ValueError
     return msgspec.convert(value, decimal.Decimal)
 
 
+def _text(words: str, kind: type, rank: int, family: str, **schema: str) -> Kind:
+    return Kind(words, {"type": "string", **schema}, kind, rank, family, _parsed(kind))
+
+
 def path_kind(cls: type) -> Kind:
     """The row of a class of pathlib, which is imported only where the user did."""
-
-    def strict(value: Any) -> Any:
-        if type(value) is not str:
-            raise ValueError
-        return cls(value)
-
-    return Kind("a path string", {"type": "string", "format": "path"}, ABSENT, 61, "string", strict)
+    return derived(msgspec.structs.replace(KINDS[str], words="a path string", rank=61), cls, format="path")
 
 
-def _text(words: str, fmt: str, kind: Any, rank: int, family: str) -> Kind:
-    return Kind(words, {"type": "string", "format": fmt}, kind, rank, family, _parsed(kind))
+def derived(kind: Kind, cls: Callable[[Any], object], **schema: str) -> Kind:
+    """The row of a class that is made from a value of another row."""
+    strict, lax = kind.strict, kind.lax
+    return msgspec.structs.replace(
+        kind,
+        schema={**kind.schema, **schema},
+        native=ABSENT,
+        strict=lambda value: cls(strict(value)),
+        lax=(lambda value: cls(lax(value))) if lax is not None else None,
+    )
 
 
-KINDS: dict[Any, Kind] = {
+MOMENT = "a date-time string such as 2025-01-31T12:00:00Z"
+KINDS: dict[object, Kind] = {
     type(None): Kind("null", {"type": "null"}, None, 0, "", _exactly(type(None))),
     bool: Kind("a boolean", {"type": "boolean"}, bool, 1, "", _exactly(bool), _lax_bool),
-    uuid.UUID: _text("a UUID string", "uuid", uuid.UUID, 10, ""),
-    datetime.datetime: _text(
-        "a date-time string such as 2025-01-31T12:00:00Z", "date-time", datetime.datetime, 11, "moment"
-    ),
-    datetime.date: _text("a date string such as 2025-01-31", "date", datetime.date, 12, "moment"),
-    datetime.time: _text("a time string such as 12:00:00", "time", datetime.time, 13, "moment"),
-    datetime.timedelta: _text("a duration string such as PT1H30M", "duration", datetime.timedelta, 14, "moment"),
+    uuid.UUID: _text("a UUID string", uuid.UUID, 10, "", format="uuid"),
+    datetime.datetime: _text(MOMENT, datetime.datetime, 11, "moment", format="date-time"),
+    datetime.date: _text("a date string such as 2025-01-31", datetime.date, 12, "moment", format="date"),
+    datetime.time: _text("a time string such as 12:00:00", datetime.time, 13, "moment", format="time"),
+    datetime.timedelta: _text("a duration string such as PT1H30M", datetime.timedelta, 14, "moment", format="duration"),
     int: Kind("an integer", {"type": "integer"}, int, 20, "number", _exactly(int), _lax_int),
     float: Kind("a number", {"type": "number"}, float, 21, "number", _float, _lax_float),
-    decimal.Decimal: Kind(
-        "a decimal number in a string",
-        {"type": "string", "format": "decimal"},
-        decimal.Decimal,
-        22,
-        "decimal",
-        _parsed(decimal.Decimal),
-        _decimal,
-    ),
-    bytes: Kind(
-        "a base64 string",
-        {"type": "string", "contentEncoding": "base64"},
-        bytes,
-        60,
-        "bytes",
-        _parsed(bytes),
-    ),
+    decimal.Decimal: _text("a decimal number in a string", decimal.Decimal, 22, "decimal", format="decimal"),
+    bytes: _text("a base64 string", bytes, 60, "bytes", contentEncoding="base64"),
+    bytearray: _text("a base64 string", bytearray, 60, "bytes", contentEncoding="base64"),
     str: Kind("a string", {"type": "string"}, str, 90, "string", _exactly(str)),
 }
-KINDS[bytearray] = msgspec.structs.replace(KINDS[bytes], native=bytearray, strict=_parsed(bytearray))
-
+KINDS[decimal.Decimal] = msgspec.structs.replace(KINDS[decimal.Decimal], lax=_decimal)
 NULL = KINDS[type(None)]
+# The scalars of JSON Schema: numbers stay as they were written.
+JSON_KINDS: dict[str, Kind] = {
+    "string": KINDS[str],
+    "integer": msgspec.structs.replace(KINDS[int], strict=_json_int),
+    "number": msgspec.structs.replace(KINDS[float], strict=_exactly(int, float)),
+    "boolean": KINDS[bool],
+    "null": NULL,
+}
 
 
-class Scalar(Node):
-    __slots__ = ("kind", "limits", "plain")
+class ScalarNode(Node):
+    """One value without parts, by a row of the table."""
 
-    def __init__(self, kind: Kind, limits: Limits | None = None) -> None:
+    __slots__ = ("family", "kind", "rank", "words")
+
+    def __init__(self, kind: Kind, constraints: Constraints | None = None) -> None:
+        plain = kind.native is not ABSENT and (constraints is None or constraints.plain)
+        super().__init__(plain=plain, constraints=constraints)
         self.kind = kind
-        self.limits = limits
-        self.plain = kind.native is not ABSENT and (limits is None or limits.plain)
-
-    @property
-    def rank(self) -> int:  # type: ignore[override]
-        return self.kind.rank
-
-    @property
-    def family(self) -> str:  # type: ignore[override]
-        return self.kind.family
-
-    @property
-    def words(self) -> str:
-        return self.kind.words
+        self.rank = kind.rank
+        self.family = kind.family
+        self.words = kind.words
 
     @property
     def native(self) -> Any:
-        return narrowed(self.kind.native, self.limits)
+        return self.narrowed(self.kind.native)
 
-    def read(self, value: Any, path: Place, walk: Walk) -> Any:
+    def read(self, value: object, path: ValuePath, walk: Walk) -> object:
         try:
             out = self.kind.strict(value)
         except (ValueError, OverflowError):
-            out = self._loosely(value) if walk.lax and self.kind.lax else INVALID
+            out = self._mended(value) if walk.lax and self.kind.lax is not None else INVALID
         if out is INVALID:
-            return walk.refuse(wrong_type, path, self.words, value)
-        if self.limits is not None and (words := self.limits.broken(out)) is not None:
-            return walk.refuse(wrong_value, path, words, value)
-        return out
+            return walk.refuse(wrong_type, path, self._expected(value), value)
+        return self.within(out, value, path, walk)
 
-    def _loosely(self, value: Any) -> Any:
+    def _mended(self, value: object) -> object:
         try:
             return self.kind.lax(value)  # type: ignore[misc]
-        except (ValueError, KeyError, OverflowError):
+        except (ValueError, OverflowError):
             return INVALID
 
-    def emit(self, defs: Defs) -> Schema:
-        limits = self.limits.schema() if self.limits is not None else {}
-        return {**self.kind.schema, **limits}
+    def _expected(self, value: object) -> str:
+        long = self.family == "number" and isinstance(value, str) and len(value) > DIGITS
+        return f"{self.words} with fewer digits" if long else self.words
 
-    def limited(self, limits: Limits) -> Node:
-        return Scalar(self.kind, limits.over(self.limits))
+    def emit(self, defs: Defs) -> Schema:
+        return {**self.kind.schema, **self.limits()}
 
 
 JSON_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
-class Choice(Node):
-    """Literal or Enum: a JSON value from a list, and what Python holds for it."""
+def frozen(value: object) -> tuple[type, object]:
+    """A key that is equal for what is equal in JSON: 1 is 1.0, but not true."""
+    if isinstance(value, list):
+        return list, tuple(map(frozen, value))
+    if isinstance(value, dict):
+        return dict, frozenset((key, frozen(inner)) for key, inner in value.items())
+    return (float if type(value) is int else type(value)), value
 
-    __slots__ = ("cls", "keys", "name", "pairs", "plain", "said", "table")
+
+def text_of(value: object) -> str:
+    """A choice as a text: JSON has one kind of number, so 2 and 2.0 are the same choice."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _spellings(value: object) -> tuple[str, ...]:
+    try:
+        text = text_of(value)
+    except ValueError:  # an integer that CPython does not show
+        return ()
+    return text, text.strip(), text.strip().casefold()
+
+
+class ChoiceNode(Node):
+    """Literal, Enum or `enum`: a JSON value from a list, and what Python holds for it.
+
+    A lax reading takes a choice as a text, or by its title where it has one.
+    """
+
+    __slots__ = ("_deep", "_table", "_texts", "cls", "keys", "name", "shown", "words")
     rank = 5
 
-    def __init__(self, pairs: list[tuple[Any, Any]], *, name: str = "", cls: Any, plain: bool) -> None:
-        self.pairs = pairs
+    def __init__(
+        self,
+        pairs: Sequence[tuple[object, object]],
+        *,
+        titles: Sequence[str] = (),
+        name: str = "",
+        cls: object = None,
+        plain: bool = False,
+    ) -> None:
+        super().__init__(plain=plain)
         self.keys = [key for key, _ in pairs]
-        self.said = one_of(self.keys)
-        self.table = {(type(key), key): value for key, value in pairs}  # so that 1 is not true
+        self._table = {frozen(key): value for key, value in pairs}
+        self._deep = any(isinstance(key, list | dict) for key in self.keys)
+        uses = Counter(titles)
+        titled = {title: value for title, (_, value) in zip(titles, pairs, strict=False) if uses[title] == 1}
+        self._texts = titled | {text_of(key): value for key, value in pairs}
+        # People know a choice by its title, except where two have the same one.
+        self.shown = [
+            title if title and self._texts.get(title, INVALID) == value else key
+            for title, (key, value) in zip(titles or [""] * len(pairs), pairs, strict=True)
+        ]
+        self.words = one_of(self.shown)
         self.name = name
         self.cls = cls
-        self.plain = plain
-
-    @property
-    def words(self) -> str:
-        return self.said
 
     @property
     def native(self) -> Any:
         return self.cls if self.plain else ABSENT
 
-    def read(self, value: Any, path: Place, walk: Walk) -> Any:
-        found = self._find(value)
-        if found is INVALID and walk.lax:
-            for loosely in (_lax_int, _lax_bool):
-                try:
-                    found = self._find(loosely(value)) if found is INVALID else found
-                except (ValueError, KeyError):
-                    continue
-        if found is not INVALID:
-            return found
-        return walk.refuse(not_a_choice, path, self.words, value, self.keys)
-
-    def _find(self, value: Any) -> Any:
-        try:
-            return self.table.get((type(value), value), INVALID)
-        except TypeError:  # a list or an object
-            return INVALID
+    def read(self, value: object, path: ValuePath, walk: Walk) -> object:
+        if self._deep or not isinstance(value, list | dict):
+            key = frozen(value)
+            if key in self._table:
+                return self._table[key]
+        if walk.lax and isinstance(value, str | int | float):
+            for text in _spellings(value):
+                if text in self._texts:
+                    return self._texts[text]
+        return walk.refuse(not_a_choice, path, self.words, value, self.shown)
 
     def emit(self, defs: Defs) -> Schema:
         return defs.ref(self.cls, self.name, self._body) if self.name else self._body()

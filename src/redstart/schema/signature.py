@@ -14,13 +14,13 @@ from typing import Annotated, Any, Union
 import msgspec
 
 from redstart.schema.arguments import Argument, Arguments, fresh
-from redstart.schema.callables import SignatureError, Target, find_target
+from redstart.schema.callables import CallTarget, SignatureError, find_target
 from redstart.schema.docstring import Docstring, parse_docstring
 from redstart.schema.document import Schema
 from redstart.schema.nodes import Slot
 from redstart.schema.resolve import Scope, UnsupportedType
 from redstart.schema.scalars import ABSENT, Sentinel, Walk
-from redstart.schema.types import Shape, compile_shape
+from redstart.schema.types import CompiledType, compile_shape
 
 __all__ = ["EMPTY", "Field", "Signature", "SignatureError", "compile_signature"]
 
@@ -35,7 +35,7 @@ class Field(msgspec.Struct, frozen=True):
     description: str
     required: bool
     default: Any
-    shape: Shape
+    shape: CompiledType
     keyword_only: bool = False
     make: Callable[[], Any] | None = None
 
@@ -142,20 +142,20 @@ REFUSED: dict[Any, str] = {
 }
 
 
-def _refuse_kind(parameter: inspect.Parameter, target: Target) -> None:
+def _refuse_kind(parameter: inspect.Parameter, target: CallTarget) -> None:
     why = REFUSED.get(parameter.kind)
     if why is not None:
         raise target.fail(why.format(parameter.name), parameter.name)
 
 
-def _annotation(parameter: inspect.Parameter, target: Target) -> Any:
+def _annotation(parameter: inspect.Parameter, target: CallTarget) -> Any:
     if parameter.annotation is not parameter.empty:
         return target.resolve(parameter.annotation, parameter.name)
     kind = type(parameter.default)
     return kind if kind in (str, int, float, bool, list, dict) else Any
 
 
-def _field(parameter: inspect.Parameter, annotation: Any, default: Any, docs: Docstring, target: Target) -> Field:
+def _field(parameter: inspect.Parameter, annotation: Any, default: Any, docs: Docstring, target: CallTarget) -> Field:
     made: Callable[[], Any] | None = None
     if type(default).__name__ == "Field" and hasattr(default, "default_factory"):
         raise target.fail("field(...) belongs in a class. Write the default itself.", parameter.name)
@@ -186,7 +186,7 @@ def _field(parameter: inspect.Parameter, annotation: Any, default: Any, docs: Do
     )
 
 
-def _refuses_null(shape: Shape) -> bool:
+def _refuses_null(shape: CompiledType) -> bool:
     walk = Walk(False)
     shape.node.read(None, "", walk)
     return bool(walk.count)
@@ -197,7 +197,7 @@ def _is_field_info(value: Any) -> bool:
     return hasattr(value, "default_factory") and hasattr(value, "is_required") and hasattr(value, "metadata")
 
 
-def _refuse_alias(info: Any, parameter: inspect.Parameter, target: Target) -> None:
+def _refuse_alias(info: Any, parameter: inspect.Parameter, target: CallTarget) -> None:
     if getattr(info, "alias", None):
         raise target.fail(f"an alias is not read here. Call the parameter {info.alias} instead.", parameter.name)
 

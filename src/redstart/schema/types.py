@@ -1,4 +1,4 @@
-"""The public face of the type room: `compile_type(annotation)` -> `Shape`.
+"""The public face of the type room: `compile_type(annotation)` -> `CompiledType`.
 
     shape = compile_type(list[int])
     shape.decode(b"[1, 2]")        # [1, 2]
@@ -17,10 +17,10 @@ from redstart.schema.errors import Problem, ShapeError
 from redstart.schema.resolve import Scope, UnsupportedType, compile_field
 from redstart.schema.scalars import ABSENT, Node, Walk
 
-__all__ = ["Shape", "UnsupportedType", "compile_type"]
+__all__ = ["CompiledType", "UnsupportedType", "compile_type"]
 
 
-class Shape:
+class CompiledType:
     """One type: its schema, and the way from JSON to a Python value."""
 
     def __init__(self, node: Node, notes: Schema) -> None:
@@ -93,14 +93,14 @@ def compile_type(
     where: str = "type",
     globalns: Mapping[str, Any] | None = None,
     localns: Mapping[str, Any] | None = None,
-) -> Shape:
+) -> CompiledType:
     """The shape of an annotation, or UnsupportedType naming `where` and the type."""
     return compile_shape(annotation, Scope(where, globalns or {}, localns or {}))
 
 
-def compile_shape(annotation: Any, scope: Scope) -> Shape:
+def compile_shape(annotation: Any, scope: Scope) -> CompiledType:
     try:
-        return Shape(*compile_field(annotation, scope))
+        return CompiledType(*compile_field(annotation, scope))
     except UnsupportedType:
         raise
     except (TypeError, ValueError, RecursionError) as error:

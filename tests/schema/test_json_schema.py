@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redstart.schema.errors import ShapeError
-from redstart.schema.validator import SchemaError, compile_schema
+from redstart.schema.json_schema import SchemaError, compile_schema
 
 
 def said(schema: Any, value: Any) -> list[str]:
@@ -146,9 +146,31 @@ def test_nulls_that_mean_absent() -> None:
         "required": ["c"],
         "$defs": {"d": {"items": {"properties": {"e": {"type": "string"}}}}},
     }
-    value = {"a": None, "b": None, "c": None, "d": [{"e": None}, {"e": "x"}], "f": None}
-    lean = {"b": None, "c": None, "d": [{}, {"e": "x"}], "f": None}
-    assert compile_schema(schema, where="t").without_nulls(value) == lean
+    value = {"a": None, "b": None, "c": 1, "d": [{"e": None}, {"e": "x"}], "f": None}
+    lean = {"b": None, "c": 1, "d": [{}, {"e": "x"}], "f": None}
+    extras: list[dict[str, Any]] = [{}, {"dependentRequired": {}}]
+    for extra in extras:  # our nodes, and the engine
+        validator = compile_schema({**schema, **extra}, where="t")
+        assert validator.read(value) == lean
+        with pytest.raises(ShapeError, match='"c" must be an integer, got null'):
+            validator.read({**value, "c": None})
+
+
+def test_defaults_are_filled_in_at_every_level() -> None:
+    node = {
+        "properties": {"n": {"type": "integer", "default": 1}, "list": {"items": {"$ref": "#/$defs/node"}}},
+        "default": {"n": 9},
+    }
+    schema = {"type": "object", "properties": {"a": node, "b": {"$ref": "#/$defs/node"}}, "$defs": {"node": node}}
+    extras: list[dict[str, Any]] = [{}, {"dependentRequired": {}}]
+    for extra in extras:
+        validator = compile_schema({**schema, **extra}, where="t", defaults=True)
+        assert validator.read({"b": {"list": [{}]}}) == {"a": {"n": 9}, "b": {"n": 1, "list": [{"n": 1}]}}
+        first = validator.read({})
+        assert isinstance(first, dict)
+        first["a"]["n"] = 2
+        assert validator.read({}) == {"a": {"n": 9}}
+        assert compile_schema({**schema, **extra}, where="t").read({}) == {}
 
 
 DRAFT7 = "http://json-schema.org/draft-07/schema#"

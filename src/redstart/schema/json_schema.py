@@ -1,0 +1,471 @@
+"""JSON Schemas that the user wrote by hand, compiled to nodes.
+
+The common keywords become nodes. A schema with any other keyword is given whole to jsonschema-rs (the extra
+`validate`); no keyword goes unvalidated, and no `$ref` leaves the document.
+Must not know: Python types, functions.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Protocol
+
+from redstart.schema.constraints import FAMILIES, Constraints
+from redstart.schema.containers import ArrayNode
+from redstart.schema.cost import affordable, is_tangled, quoted, target
+from redstart.schema.errors import (
+    ENOUGH,
+    SHOWN_PROBLEMS,
+    Problem,
+    ShapeError,
+    ValuePath,
+    any_word,
+    join,
+    not_allowed,
+    refused,
+    show,
+    unknown,
+    wrong_type,
+)
+from redstart.schema.nodes import RecordNode, RefNode, Slot
+from redstart.schema.scalars import ABSENT, INVALID, JSON_KINDS, AnyNode, ChoiceNode, Node, ScalarNode, Walk, is_whole
+
+ANNOTATIONS = {
+    *("title", "description", "examples", "default", "deprecated", "readOnly", "writeOnly", "format"),
+    *("$schema", "$comment", "$id", "$defs", "definitions", "contentEncoding", "contentMediaType"),
+}
+# JSON type -> the types of the values that are decoded from it.
+DECODED: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int, float),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+# JSON type -> the family of its constraints, and which of them are built in: patterns are left to the engine.
+FAMILY_OF = {"string": "string", "integer": "number", "number": "number", "array": "array", "object": "object"}
+TO_ENGINE = ("pattern", "multipleOf", "format")
+BOUNDS = {
+    family: {word: name for name, word in FAMILIES[family].items() if word is not None and word not in TO_ENGINE}
+    for family in set(FAMILY_OF.values())
+}
+OF_OBJECTS = ("properties", "required", "additionalProperties")
+BUILT_IN = {
+    *("type", "enum", "const", "$ref", "items", *OF_OBJECTS),
+    *(word for words in BOUNDS.values() for word in words),
+}
+
+
+class SchemaError(ValueError):
+    """A schema that cannot be used; the message says where it is and why."""
+
+
+# ---------------------------------------------------------------- what a keyword may contain
+
+
+def is_text(content: object) -> bool:
+    return isinstance(content, str)
+
+
+def is_number(content: object) -> bool:
+    return type(content) in (int, float)
+
+
+def is_count(content: Any) -> bool:
+    return is_whole(content) and bool(content >= 0)
+
+
+def is_name_list(content: object) -> bool:
+    return isinstance(content, list) and all(map(is_text, content))
+
+
+def _is_type(content: object) -> bool:
+    names = [content] if isinstance(content, str) else content
+    return isinstance(names, list) and bool(names) and all(is_text(name) and name in DECODED for name in names)
+
+
+def _is_map(content: object) -> bool:
+    return isinstance(content, Mapping)
+
+
+def _is_schema(content: object) -> bool:
+    return isinstance(content, Mapping | bool)
+
+
+Needs = dict[str, tuple[Callable[[Any], bool], str]]
+COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+NEEDS: Needs = {
+    "type": (_is_type, "a JSON type name or a list of them"),
+    "enum": (lambda content: isinstance(content, list), "a list"),
+    "required": (is_name_list, "a list of names"),
+    **dict.fromkeys(("properties", "$defs", "definitions"), (_is_map, "an object")),
+    "additionalProperties": (_is_schema, "a schema"),
+    "items": (_is_schema, "a schema (a list of schemas is prefixItems, or draft-07 by its $schema)"),
+    "$ref": (is_text, "a string"),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), (is_number, "a number")),
+    **dict.fromkeys(COUNTS, (is_count, "a whole number, 0 or more")),
+}
+
+
+# ---------------------------------------------------------------- nodes that only JSON Schema needs
+
+
+class NeverNode(Node):
+    """The schema `false`."""
+
+    def read(self, value: object, path: ValuePath, walk: Walk) -> object:
+        return walk.refuse(not_allowed, path, value)
+
+
+class AllNode(Node):
+    """Several schemas for one value, such as a `$ref` and what stands beside it."""
+
+    def __init__(self, children: Sequence[Node]) -> None:
+        super().__init__()
+        self.children = children
+        self.words = children[0].words
+
+    def read(self, value: object, path: ValuePath, walk: Walk) -> object:
+        for child in self.children:
+            value = child.read(value, path, walk)
+            if value is INVALID:
+                return INVALID
+        return value
+
+
+class TypesNode(Node):
+    """A value of one of several JSON types, each with its own node."""
+
+    def __init__(self, nodes: Mapping[str, Node], words: str) -> None:
+        super().__init__()
+        self.words = words
+        self._by_type: dict[type, Node] = {}
+        for name, node in nodes.items():
+            for kind in DECODED[name]:
+                if name != "integer" or "number" not in nodes:
+                    self._by_type[kind] = node
+
+    def read(self, value: object, path: ValuePath, walk: Walk) -> object:
+        node = self._by_type.get(type(value))
+        return walk.refuse(wrong_type, path, self.words, value) if node is None else node.read(value, path, walk)
+
+
+class ObjectNode(RecordNode):
+    """An object with properties, of which it keeps those that it does not know."""
+
+    def __init__(self, slots: Sequence[Slot], additional: Node, constraints: Constraints | None) -> None:
+        super().__init__("", None, dict, slots)
+        self.constraints = constraints
+        self._additional = additional
+        self._names = {slot.wire: None for slot in slots}
+
+    def fill(self, value: dict[str, object], path: ValuePath, walk: Walk) -> object:
+        before = walk.count
+        known = self.read_slots(value, path, walk)
+        others = {name: inner for name, inner in value.items() if name not in self._names}
+        if isinstance(self._additional, NeverNode):
+            names = list(self._names)
+            for name in others:
+                walk.refuse(unknown, join(path, name), name, names)
+        elif not isinstance(self._additional, AnyNode):
+            others = {name: self._additional.read(inner, join(path, name), walk) for name, inner in others.items()}
+        if walk.count > before:
+            return INVALID
+        for slot in self.slots:
+            if slot.wire not in value and slot.default is not ABSENT:
+                known[slot.wire] = copy.deepcopy(slot.default)
+        out = known | others
+        same = len(out) == len(value) and all(value[name] is inner for name, inner in out.items())
+        return self.within(value if same else out, value, path, walk)
+
+
+class _Compiler:
+    """One schema document, while it is compiled."""
+
+    def __init__(self, root: Mapping[str, Any], where: str, *, defaults: bool = False) -> None:
+        self.root = root
+        self.where = where
+        self.draft7 = _is_draft7(root, where)
+        self.foreign: set[str] = set()  # the keywords that are not built in
+        self._defaults = defaults
+        self._refs: dict[str, RefNode] = {}
+
+    def node(self, schema: object, at: str) -> Node:
+        """The node of a schema; it leaves out the keywords that are not built in."""
+        if isinstance(schema, bool):
+            return AnyNode() if schema else NeverNode()
+        if not isinstance(schema, Mapping):
+            raise SchemaError(f"{self.where}: {at} must be a schema, not {show(schema)}")
+        schema = self._checked(schema, at)
+        nodes: list[Node] = [self._ref(schema["$ref"])] if "$ref" in schema else []
+        typed = self._typed(schema, at)
+        nodes += [] if typed is None else [typed]
+        listed = [schema["enum"]] if "enum" in schema else []
+        listed += [[schema["const"]]] if "const" in schema else []
+        nodes += [ChoiceNode([(value, value) for value in values]) for values in listed]
+        if not nodes:
+            return AnyNode()
+        return nodes[0] if len(nodes) == 1 else AllNode(nodes)
+
+    def _checked(self, schema: Mapping[str, Any], at: str) -> Mapping[str, Any]:
+        """The keywords that apply; raises for those that are malformed, notes those that are not built in."""
+        for keyword, content in schema.items():
+            if self.draft7 and keyword == "items" and isinstance(content, list):
+                self.foreign.add(keyword)  # one schema for each place
+                continue
+            fits, words = NEEDS.get(keyword, (None, ""))
+            if fits is not None and not fits(content):
+                raise SchemaError(f"{self.where}: {at}/{keyword} must be {words}, not {show(content)}")
+            if keyword in ("$defs", "definitions"):
+                for name, inner in content.items():
+                    self.node(inner, f"{at}/{keyword}/{name}")
+            elif keyword not in BUILT_IN and keyword not in ANNOTATIONS and not keyword.startswith("x-"):
+                self.foreign.add(keyword)
+        if self.draft7 and "$ref" in schema and len(schema) > 1:
+            self.foreign.add("$ref")
+            return {"$ref": schema["$ref"]}  # draft-07 ignores what stands beside it
+        left_out = [word for beside, word in BESIDE.items() if beside in schema]
+        left_out += ["items"] if isinstance(schema.get("items"), list) else []
+        return {word: content for word, content in schema.items() if word not in left_out}
+
+    def _typed(self, schema: Mapping[str, Any], at: str) -> Node | None:
+        """The node for the types that a schema allows, and for the keywords that are about one type."""
+        given = schema.get("type", list(DECODED))
+        names = [given] if isinstance(given, str) else given
+        nodes: dict[str, Node] = {name: self._of_type(name, schema, at) for name in names}
+        if len(nodes) == 1:
+            return nodes[names[0]]
+        if "type" not in schema and all(type(node) is AnyNode for node in nodes.values()):
+            return None
+        return TypesNode(nodes, any_word([TYPE_WORDS[name] for name in names]) if "type" in schema else "")
+
+    def _of_type(self, name: str, schema: Mapping[str, Any], at: str) -> Node:
+        family = FAMILY_OF.get(name, "")
+        bounds = {BOUNDS[family][word]: bound for word, bound in schema.items() if word in BOUNDS.get(family, ())}
+        constraints = Constraints(family, bounds) if bounds else None
+        if name == "object" and any(word in schema for word in OF_OBJECTS):
+            return self._object(schema, constraints, at)
+        if name == "array":
+            item = self.node(schema["items"], f"{at}/items") if "items" in schema else AnyNode()
+            if constraints or "type" in schema or type(item) is not AnyNode:
+                return ArrayNode(item, constraints=constraints)
+        if name == "object" and (constraints or "type" in schema):
+            return ObjectNode((), AnyNode(), constraints)
+        if name in JSON_KINDS and (constraints or "type" in schema):
+            return ScalarNode(JSON_KINDS[name], constraints)
+        return AnyNode()
+
+    def _object(self, schema: Mapping[str, Any], constraints: Constraints | None, at: str) -> Node:
+        properties, required = schema.get("properties", {}), schema.get("required", ())
+        slots = []
+        for name in dict.fromkeys((*properties, *required)):
+            inner = properties.get(name, True)
+            has_default = self._defaults and isinstance(inner, Mapping) and "default" in inner
+            default = inner["default"] if has_default else ABSENT
+            slots.append(Slot(name, name, self.node(inner, f"{at}/properties/{name}"), name in required, default))
+        additional = self.node(schema.get("additionalProperties", True), f"{at}/additionalProperties")
+        return ObjectNode(slots, additional, constraints)
+
+    # ------------------------------------------------------------ references
+
+    def _ref(self, ref: str) -> Node:
+        if ref not in self._refs:
+            self._refuse_ref(ref)
+            self._refs[ref] = made = RefNode(ref)
+            is_anchor = ref != "#" and not ref.startswith("#/")  # its $anchor sends the schema to the engine
+            made.target = AnyNode() if is_anchor else self.node(self.target(ref), ref)
+        return self._refs[ref]
+
+    def target(self, ref: str) -> Any:
+        schema = target(self.root, ref)
+        if schema is None:
+            raise SchemaError(f"{self.where}: $ref {ref!r} points to nothing in this schema")
+        if not isinstance(schema, Mapping | bool):
+            raise SchemaError(f"{self.where}: $ref {ref!r} does not point to a schema")
+        return schema
+
+    def _refuse_ref(self, ref: str) -> None:
+        seen = []
+        while ref == "#" or ref.startswith("#/"):
+            if ref in seen:
+                raise SchemaError(f"{self.where}: $ref {ref!r} refers to itself")
+            seen.append(ref)
+            schema = self.target(ref)
+            ref = schema.get("$ref", "") if isinstance(schema, Mapping) else ""
+
+
+TYPE_WORDS = {name: kind.words for name, kind in JSON_KINDS.items()} | {"array": "an array", "object": "an object"}
+BESIDE = {"prefixItems": "items", "patternProperties": "additionalProperties"}  # a word that changes what another means
+
+
+# ---------------------------------------------------------------- validation
+
+
+class Engine(Protocol):
+    """A validator of jsonschema-rs."""
+
+    def is_valid(self, value: Any) -> bool: ...
+    def iter_errors(self, value: Any) -> Iterator[Any]: ...
+
+
+class Validator:
+    """A compiled schema."""
+
+    def __init__(self, compiler: _Compiler, node: Node, engine: Engine | None) -> None:
+        self._compiler = compiler
+        self._node = node
+        self._engine = engine
+        self._tangled = engine is not None and is_tangled(compiler.root)
+
+    def check(self, value: object, noun: str = "argument") -> None:
+        """ShapeError names the first few things that are wrong."""
+        if self._engine is None:
+            self._walked(value, noun)
+        elif not self._fits(self._engine, value, noun):
+            raise self._explained(self._engine, value, noun)
+
+    def read(self, value: object) -> object:
+        """The value that was meant: null for an optional property that is not nullable means absent.
+
+        Absent properties, at every level, get the schema's defaults, where the schema was compiled with them.
+        """
+        try:
+            if self._engine is not None:
+                self.check(value)
+            return self._walked(value)
+        except ShapeError as error:
+            lean = self._walked(value, nulls=True, error=error)
+            if self._engine is not None:
+                self.check(lean)
+            return lean
+
+    def _walked(
+        self, value: object, noun: str = "argument", *, nulls: bool = False, error: ShapeError | None = None
+    ) -> object:
+        """What the nodes make of the value, or an error: the one that is known already, where the engine has more."""
+        walk = Walk(False, {}, nulls=nulls)
+        try:
+            out = self._node.read(value, "", walk)
+        except RecursionError:
+            raise _too_deep(noun) from None
+        if walk.count:
+            raise walk.error(noun) if self._engine is None or error is None else error
+        return out
+
+    def _fits(self, engine: Engine, value: object, noun: str) -> bool:
+        try:
+            return bool(engine.is_valid(value))
+        except ValueError as error:  # more levels than the engine can read
+            raise _too_deep(noun, f" ({error})") from None
+
+    def _explained(self, engine: Engine, value: object, noun: str) -> ShapeError:
+        # Where branches contain each other, the engine lists the errors of every way through them.
+        if self._tangled and not affordable(self._compiler.root, value, room=2_000, share=1):
+            words = "it does not fit the schema, and has too many levels to say where"
+            return ShapeError([refused("", words)], noun=noun)
+        if quoted(value) > QUOTED:
+            return ShapeError([refused("", "it does not fit the schema, and is too large to say where")], noun=noun)
+        problems: dict[Problem, None] = {}
+        more = 0
+        errors = engine.iter_errors(value)
+        while len(problems) < SHOWN_PROBLEMS and (error := next(errors, None)) is not None:
+            worded = self._worded(error).error()
+            problems.update(dict.fromkeys(worded.problems))
+            more += worded.more
+        return ShapeError(list(problems), noun=noun, more=more + sum(1 for _ in islice(errors, ENOUGH)))
+
+    def _worded(self, error: Any) -> Walk:
+        """What the engine found, in our words where we have some: those of a node for the one keyword."""
+        path: ValuePath = ""
+        for step in error.instance_path:
+            path = join(path, step)
+        keyword = str(error.schema_path[-1]) if error.schema_path else ""
+        walk = Walk(False, {})
+        try:
+            parent = self._compiler.root
+            for step in error.schema_path[:-1]:
+                parent = self._compiler.target(parent["$ref"]) if step == "$ref" else parent[step]
+            known = parent.get("properties", {})
+            if keyword == "additionalProperties":
+                for name in error.kind.unexpected:
+                    walk.refuse(unknown, join(path, name), name, list(known))
+            elif keyword in BUILT_IN - {"properties", "items", "$ref"}:
+                types = {name: {"type": inner["type"]} for name, inner in known.items() if "type" in inner}
+                beside = {"properties": types} if keyword == "required" else {}
+                node = _Compiler({}, "").node({keyword: parent[keyword], **beside}, "")
+                node.read(error.instance, path, walk)
+        except (KeyError, IndexError, TypeError, AttributeError, SchemaError):
+            pass  # a place that only the engine can find; its own words will do
+        if not walk.count:
+            walk.refuse(refused, path, error.message)
+        return walk
+
+
+def _too_deep(noun: str, why: str = "") -> ShapeError:
+    return ShapeError([refused("", f"it is nested too deeply{why}")], noun=noun)
+
+
+def compile_schema(schema: Mapping[str, Any], *, where: str, defaults: bool = False) -> Validator:
+    """Check the schema itself and compile it, or raise SchemaError naming `where`.
+
+    >>> compile_schema({"type": "integer"}, where="tool t").check("x")
+    Traceback (most recent call last):
+    redstart.schema.errors.ShapeError: The argument must be an integer, got the string "x".
+    """
+    compiler = _Compiler(schema, where, defaults=defaults)
+    node = compiler.node(schema, "#")
+    _refuse_remote(schema, where)
+    return Validator(compiler, node, _engine(compiler) if compiler.foreign else None)
+
+
+QUOTED = 4_000_000  # characters; the engine needs up to ten times as much memory
+BACKTRACKED = 10_000  # steps for one text
+VALUES = ("const", "enum", "default", "examples")
+
+
+def _refuse_remote(node: object, where: str) -> None:
+    """No `$ref` may leave the document, in keywords that are not built in either."""
+    if isinstance(node, Mapping):
+        for keyword, content in node.items():
+            if keyword in ("$ref", "$dynamicRef") and isinstance(content, str) and not content.startswith("#"):
+                raise SchemaError(f"{where}: $ref {content!r} leaves the document; only local references are followed")
+            if keyword not in VALUES:
+                _refuse_remote(content, where)
+    elif isinstance(node, list):
+        for item in node:
+            _refuse_remote(item, where)
+
+
+DIALECTS = {"https://json-schema.org/draft/2020-12/schema": False, "http://json-schema.org/draft-07/schema": True}
+
+
+def _is_draft7(schema: Mapping[str, Any], where: str) -> bool:
+    """Whether `$schema` says draft-07; without it a schema is of 2020-12, as MCP has it."""
+    named: object = schema.get("$schema", next(iter(DIALECTS)))
+    known = DIALECTS.get(named.removesuffix("#")) if isinstance(named, str) else None
+    if known is None:
+        raise SchemaError(f"{where}: $schema {show(named)} is not supported; these are: {', '.join(DIALECTS)}")
+    return known
+
+
+def _engine(compiler: _Compiler) -> Engine:
+    where = compiler.where
+    try:
+        import jsonschema_rs
+    except ImportError:
+        raise SchemaError(
+            f"{where}: the keyword {', '.join(sorted(compiler.foreign))} needs the extra validator: "
+            'pip install "redstart[validate]"'
+        ) from None
+    make: Any = jsonschema_rs.Draft7Validator if compiler.draft7 else jsonschema_rs.Draft202012Validator
+    # A pattern that looks around or back is tried too, for a limited number of steps.
+    ways = (jsonschema_rs.RegexOptions(), jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKED))
+    problem: ValueError | None = None
+    for patterns in ways:
+        try:
+            return make(compiler.root, pattern_options=patterns)  # type: ignore[no-any-return]
+        except ValueError as error:
+            problem = error
+    raise SchemaError(f"{where}: {problem}") from problem
