@@ -66,7 +66,7 @@ def test_an_integer_may_be_large_but_not_endless() -> None:
     for form in (compile_form(int), compile_form(int | None)):
         assert form.read({"answer": "9" * 400}) == form.read({"answer": 10**400 - 1}) == 10**400 - 1
     told = refusal(int, {"answer": "9" * 5000})
-    assert told == 'Field "answer" must be a number with fewer digits.'
+    assert told.startswith('Field "answer" must be an integer with fewer digits, got the string "999')
 
 
 @pytest.mark.parametrize("limit", [{"maximum": 5}, {"enum": [1, 2]}])
@@ -337,7 +337,7 @@ def test_a_raw_schema_is_sent_with_the_keywords_that_forms_have() -> None:
     assert told.keys() == {"type", "properties"}
     assert all(field.keys() <= FORM_WORDS for field in told["properties"].values())
     assert told["properties"]["b"] == {"type": "integer", "minimum": 1, "maximum": 9}
-    with pytest.raises(ShapeError, match="text that matches"):  # what is not sent is checked all the same
+    with pytest.raises(ShapeError, match="text matching the pattern"):  # what is not sent is checked all the same
         form.read({"a": "b", "b": 1, "c": []})
 
 
@@ -578,7 +578,7 @@ def test_a_title_that_two_choices_have_is_no_answer() -> None:
         ([("a", "A1"), "b"], {}, 'Missing required field "answer" (one of "A1", "b").'),
         (list[Literal["x"]], {}, 'Missing required field "answer" (list of choices).'),
         (bool, {"answer": 1}, 'Field "answer" must be a boolean, got 1.'),
-        (text(pattern="^a"), {"a": "b"}, 'Field "a" must be text that matches ^a, got "b".'),
+        (text(pattern="^a"), {"a": "b"}, 'Field "a" must be text matching the pattern ^a, got "b".'),
         (many(minItems=1), {"a": []}, 'Field "a" must be at least 1 of the choices, got [].'),
         (many(uniqueItems=True), {"a": ["x", "x"]}, 'Field "a" must be a list without repeats, got ["x", "x"].'),
     ],

@@ -22,10 +22,12 @@ class Defs:
 
     `arguments` says that it describes what a caller may send. There a field whose default is None is published
     without null, because many clients cannot read a nullable type; null is accepted all the same.
+    `titled` says that it describes a form, in which the choices of an Enum have titles.
     """
 
-    def __init__(self, *, arguments: bool = False) -> None:
+    def __init__(self, *, arguments: bool = False, titled: bool = False) -> None:
         self.arguments = arguments
+        self.titled = titled
         self.named: dict[str, Schema] = {}
         self._names: dict[Any, str] = {}
 

@@ -8,6 +8,7 @@ Must not know: annotations, functions.
 import copy
 import datetime
 import decimal
+import enum
 import math
 import re
 import uuid
@@ -197,7 +198,7 @@ NUMERAL = re.compile(r"\s*[+-]?(\d+|\d+\.\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | 
 DIGITS = 4300  # CPython reads and shows no longer integer
 
 
-def _numeral(value: object) -> int | float:
+def numeral(value: object) -> int | float:
     """The number in a text, or the number itself."""
     if type(value) is int or type(value) is float:
         return value
@@ -213,7 +214,7 @@ def is_whole(value: object) -> bool:
 
 
 def _lax_int(value: object) -> int:
-    number = _numeral(value)
+    number = numeral(value)
     if not is_whole(number):
         raise ValueError
     return int(number)
@@ -226,7 +227,7 @@ def _json_int(value: object) -> object:
 
 
 def _lax_float(value: object) -> float:
-    return _float(_numeral(value))
+    return _float(numeral(value))
 
 
 def _lax_bool(value: object) -> bool:
@@ -359,6 +360,15 @@ def text_of(value: object) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
+def member_title(member: enum.Enum) -> str:
+    """The words for a member of an Enum: its label, or its name where that says more than its value."""
+    label = getattr(member, "label", None)
+    if isinstance(label, str):
+        return label
+    value = str(member.value).casefold().replace("-", "_").replace(" ", "_")
+    return "" if value == member.name.casefold() else member.name.replace("_", " ").capitalize()
+
+
 def _spellings(value: object) -> tuple[str, ...]:
     try:
         text = text_of(value)
@@ -373,7 +383,7 @@ class ChoiceNode(Node):
     A lax reading takes a choice as a text, or by its title where it has one.
     """
 
-    __slots__ = ("_deep", "_table", "_texts", "cls", "keys", "name", "shown", "words")
+    __slots__ = ("_deep", "cls", "keys", "name", "shown", "table", "texts", "words")
     rank = 5
 
     def __init__(
@@ -387,14 +397,14 @@ class ChoiceNode(Node):
     ) -> None:
         super().__init__(plain=plain)
         self.keys = [key for key, _ in pairs]
-        self._table = {frozen(key): value for key, value in pairs}
+        self.table = {frozen(key): value for key, value in pairs}
         self._deep = any(isinstance(key, list | dict) for key in self.keys)
         uses = Counter(titles)
         titled = {title: value for title, (_, value) in zip(titles, pairs, strict=False) if uses[title] == 1}
-        self._texts = titled | {text_of(key): value for key, value in pairs}
+        self.texts = titled | {text_of(key): value for key, value in pairs}
         # People know a choice by its title, except where two have the same one.
         self.shown = [
-            title if title and self._texts.get(title, INVALID) == value else key
+            title if title and self.texts.get(title, INVALID) == value else key
             for title, (key, value) in zip(titles or [""] * len(pairs), pairs, strict=True)
         ]
         self.words = one_of(self.shown)
@@ -408,19 +418,24 @@ class ChoiceNode(Node):
     def read(self, value: object, path: ValuePath, walk: Walk) -> object:
         if self._deep or not isinstance(value, list | dict):
             key = frozen(value)
-            if key in self._table:
-                return self._table[key]
+            if key in self.table:
+                return self.table[key]
         if walk.lax and isinstance(value, str | int | float):
             for text in _spellings(value):
-                if text in self._texts:
-                    return self._texts[text]
+                if text in self.texts:
+                    return self.texts[text]
         return walk.refuse(not_a_choice, path, self.words, value, self.shown)
 
     def emit(self, defs: Defs) -> Schema:
-        return defs.ref(self.cls, self.name, self._body) if self.name else self._body()
+        return defs.ref(self.cls, self.name, lambda: self._body(defs)) if self.name else self._body(defs)
 
-    def _body(self) -> Schema:
+    def _body(self, defs: Defs) -> Schema:
         values = [key for key in self.keys if key is not None]
+        members = self.table.values() if defs.titled else ()
+        titles = [member_title(member) for member in members if isinstance(member, enum.Enum)]
+        if any(titles) and len(titles) == len(values):
+            pairs = zip(values, titles, strict=True)
+            return {"oneOf": [{"const": value, "title": title or text_of(value)} for value, title in pairs]}
         kinds = {JSON_NAMES[type(value)] for value in values}
         listed: Schema = {**({"type": kinds.pop()} if len(kinds) == 1 else {}), "enum": values}
         if len(values) == len(self.keys):

@@ -29,9 +29,12 @@ class CompiledType:
         self._decoder: Callable[[bytes], Any] | None = None
         self.native = node.native  # what msgspec can decode directly, or ABSENT
 
-    def schema(self, *, wrap: str | None = None) -> Schema:
-        """The schema as a document of its own; `wrap="result"` puts it under that property of an object."""
-        defs = Defs()
+    def schema(self, *, wrap: str | None = None, titled: bool = False) -> Schema:
+        """The schema as a document of its own; `wrap="result"` puts it under that property of an object.
+
+        `titled` is for a form, in which the choices of an Enum have titles.
+        """
+        defs = Defs(titled=titled)
         root = {**self.node.emit(defs), **self.notes}
         if wrap is not None:
             root = {"type": "object", "properties": {wrap: root}, "required": [wrap]}
