@@ -139,6 +139,17 @@ def test_a_token_is_a_header() -> None:
     assert seen == ["Bearer s3cret"]
 
 
+def test_a_time_to_retry_without_measure_does_no_harm() -> None:
+    async def handler(request: Request) -> None:
+        await request.stream(b"retry: " + b"9" * 4000 + b"\n\n", answer(request, {"text": "here"}))
+
+    async def main() -> None:
+        async with http_server(modern(handler)) as url, Client(url) as c:
+            assert await c.request("x/y") == {"text": "here"}
+
+    run(main())
+
+
 def test_a_modern_stream_that_ends_early_is_no_answer() -> None:
     async def main() -> None:
         async with http_server(modern(lambda request: request.stream(b"id: 1\ndata:\n\n"))) as url, Client(url) as c:

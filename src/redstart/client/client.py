@@ -21,7 +21,6 @@ from redstart.client.connection import RpcConnection
 from redstart.client.errors import ClientError, NotSupported
 from redstart.client.handlers import QuestionHandlers
 from redstart.client.listen import Events
-from redstart.client.negotiate import Negotiator
 from redstart.client.options import ClientOptions
 from redstart.client.requests import RequestOptions, Requests
 from redstart.client.results import CallResult, decoded
@@ -71,21 +70,11 @@ class Client:
     async def __aenter__(self) -> Self:
         if self._open is not None:
             raise ClientError("this client is open already")
-        options = self._options
-        connection = RpcConnection(
-            self._new_transport(),
-            self._handlers,
-            timeout=options["timeout"],
-            on_log=options["on_log"],
-            on_notification=options["on_notification"],
-        )
-        info = options["client_info"] or {"name": "redstart", "version": _version()}
-        wants_log = options["on_log"] is not None
-        negotiator = Negotiator(connection, self._handlers, info, options["log_level"], wants_log=wants_log)
-        requests = Requests(connection, self._handlers, negotiator, options["max_rounds"])
+        connection = RpcConnection(self._new_transport(), self._handlers, self._options)
+        requests = Requests(connection, self._options)
         try:
             await connection.open()
-            await requests.open(options["protocol"])
+            await requests.open(self._options["protocol"])
         except BaseException:
             await connection.close()
             raise
@@ -338,12 +327,3 @@ class Client:
         if self._requests.connection.dialect.modern:
             raise NotSupported(f"{method} does not exist in {self.protocol_version}; use {instead} instead")
         return self._requests
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("redstart")
-    except metadata.PackageNotFoundError:
-        return "0"

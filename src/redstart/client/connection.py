@@ -17,18 +17,11 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from redstart.client.background import BackgroundTasks
-from redstart.client.callbacks import (
-    CallbackQueue,
-    LogMessage,
-    Notification,
-    OnLog,
-    OnNotification,
-    OnProgress,
-    ProgressMessage,
-)
+from redstart.client.callbacks import CallbackQueue, LogMessage, Notification, OnProgress, ProgressMessage
 from redstart.client.dialects import ClientDialect, HandshakeDialect
 from redstart.client.errors import ClientError, ConnectionClosed, RequestError, request_error
 from redstart.client.handlers import QuestionHandlers
+from redstart.client.options import ClientOptions
 from redstart.client.transport import Outgoing, Transport
 from redstart.wire import jsonrpc
 from redstart.wire.jsonrpc import JsonMapping, JsonObject
@@ -69,23 +62,15 @@ class Listener(Protocol):
 class RpcConnection:
     """Sends requests and receives answers. It is the inbox of its transport."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        handlers: QuestionHandlers,
-        *,
-        timeout: float | None,
-        on_log: OnLog | None = None,
-        on_notification: OnNotification | None = None,
-    ) -> None:
+    def __init__(self, transport: Transport, handlers: QuestionHandlers, options: ClientOptions) -> None:
         self.transport = transport
+        self.handlers = handlers
         self.dialect: ClientDialect = HandshakeDialect()
-        self.timeout = timeout
+        self.timeout = options["timeout"]
         self.listeners: set[Listener] = set()
         self.gone: ClientError | None = None
-        self._handlers = handlers
-        self._on_log = on_log
-        self._on_notification = on_notification
+        self._on_log = options["on_log"]
+        self._on_notification = options["on_notification"]
         self._ids = itertools.count(1)
         self._open: dict[int, OpenRequest] = {}
         self._answering: dict[int | str, asyncio.Future[None]] = {}
@@ -300,7 +285,7 @@ class RpcConnection:
         try:
             for call in self._open.values():
                 call.run_clock(False)
-            return await self._handlers.answer(method, params)
+            return await self.handlers.answer(method, params)
         finally:
             self._questions -= 1
             for call in self._open.values():

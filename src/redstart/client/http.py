@@ -35,6 +35,8 @@ RETRY: Final = 1.0
 """Seconds before a broken stream is asked for again, if the server does not name a time."""
 ATTEMPTS: Final = 5
 """How many attempts in a row may fail."""
+_LONGEST_RETRY: Final = 3_600_000
+"""The longest time that a server may name, in milliseconds."""
 _DRAIN: Final = 1.0
 """Seconds in which a stream may end after its answer, so that its connection can be used again."""
 
@@ -154,9 +156,10 @@ class HttpTransport(Transport):
             async with asyncio.timeout(None) as limit:
                 async for event in events(response):
                     position.id = event.id or position.id
-                    position.retry = position.retry if event.retry is None else event.retry / 1000
+                    if event.retry is not None:
+                        position.retry = min(max(event.retry, 0), _LONGEST_RETRY) / 1000
                     if event.data and event.event == "message":
-                        self._inbox.receive(event.data)
+                        self._inbox.receive(event.data.encode())
                     if id is not None and limit.when() is None and not self._inbox.is_open(id):
                         limit.reschedule(asyncio.get_running_loop().time() + _DRAIN)
 

@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from redstart.client.background import BackgroundTasks
 from redstart.client.errors import ClientError, ConnectionClosed, HttpError, request_error
-from redstart.client.sse import EventParser, ServerEvent
+from redstart.protocol.framing import MAX_MESSAGE
 from redstart.wire import jsonrpc
 
 SESSION: Final = "Mcp-Session-Id"
@@ -98,12 +98,10 @@ def is_stream(response: httpx2.Response) -> bool:
     return response.status_code == 200 and content_type(response) == EVENT_STREAM
 
 
-async def events(response: httpx2.Response) -> AsyncIterator[ServerEvent]:
-    """The events of a stream."""
-    parser = EventParser()
-    async for chunk in response.aiter_bytes():
-        for event in parser.feed(chunk):
-            yield event
+def events(response: httpx2.Response) -> httpx2.EventSource:
+    """The events of a stream. An event over the limit is a network error."""
+    response.encoding = "utf-8-sig"  # always UTF-8, perhaps with a byte order mark
+    return httpx2.EventSource(response, max_event_size=MAX_MESSAGE)
 
 
 async def refusal(response: httpx2.Response) -> ClientError:

@@ -57,9 +57,9 @@ class HttpSseTransport(Transport):
                     raise await refusal(response)
                 async for event in events(response):
                     if event.event == "endpoint" and not named.done():
-                        named.set_result(event.data.decode("utf-8", "replace"))
+                        named.set_result(event.data)
                     elif event.event == "message" and event.data:
-                        self._inbox.receive(event.data)
+                        self._inbox.receive(event.data.encode())
             raise ConnectionClosed(f"{url} ended its stream")
         except ClientError as error:
             if named.done():

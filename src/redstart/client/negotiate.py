@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from importlib import metadata
 from typing import Final
 
 import msgspec
@@ -16,14 +17,13 @@ from msgspec import Struct
 from redstart.client.connection import RpcConnection
 from redstart.client.dialects import HANDSHAKE_VERSIONS, MODERN_VERSIONS, HandshakeDialect, ModernDialect
 from redstart.client.errors import ClientError, ConnectionClosed, HttpError, NotSupported, RequestError
-from redstart.client.handlers import QuestionHandlers
+from redstart.client.options import ClientOptions
 from redstart.client.results import decoded
 from redstart.wire import meta
 from redstart.wire.jsonrpc import (
     HEADER_MISMATCH,
     MISSING_CLIENT_CAPABILITY,
     UNSUPPORTED_PROTOCOL_VERSION,
-    JsonMapping,
     JsonObject,
 )
 from redstart.wire.meta import Implementation
@@ -55,38 +55,41 @@ class Negotiated(Struct, frozen=True):
 class Negotiator:
     """Opens a connection in one era, or finds out which era the server knows."""
 
-    def __init__(
-        self,
-        connection: RpcConnection,
-        handlers: QuestionHandlers,
-        client_info: JsonMapping,
-        log_level: str | None,
-        *,
-        wants_log: bool,
-    ) -> None:
+    def __init__(self, connection: RpcConnection, options: ClientOptions) -> None:
         self._connection = connection
-        self._handlers = handlers
-        self._client_info = client_info
-        self._log_level = log_level
+        self._capabilities = connection.handlers.capabilities
+        self._client_info = options["client_info"] or {"name": "redstart", "version": _redstart_version()}
+        self._log_level = options["log_level"]
         # Without a level a modern server sends no log at all; a client with a callback wants one.
-        self._modern_log_level = log_level or ("info" if wants_log else None)
+        self._modern_log_level = self._log_level or (None if options["on_log"] is None else "info")
 
     async def open(self, protocol: str) -> Negotiated:
         """Settle on `protocol`, which is a revision or "auto"."""
         if protocol in HANDSHAKE_VERSIONS:
             return await self._handshake(protocol, exact=True)
-        if protocol in MODERN_VERSIONS:
-            return await self._pinned(protocol)
+        pinned = protocol in MODERN_VERSIONS
         try:
-            return await self._first_answer()
+            return await self._first_answer(protocol if pinned else MODERN_VERSIONS[-1])
         except (ClientError, TimeoutError) as error:
-            version = await self._other_version(error)
-        return await (self._discover(version) if version in MODERN_VERSIONS else self._handshake(version))
+            refusal = error
+        version = await self._other_version(refusal)
+        try:
+            server = await (self._discover(version) if version in MODERN_VERSIONS else self._handshake(version))
+        except (ClientError, TimeoutError):
+            if not pinned:
+                raise
+            if isinstance(refusal, HttpError) and refusal.status in _UNKNOWN:
+                text = f"there is no MCP endpoint here: {refusal.request}: HTTP {refusal.status}"
+                raise NotSupported(text) from refusal
+            raise refusal from None
+        if pinned:
+            raise _not_spoken(protocol, [server.version]) from refusal
+        return server
 
     # ---------------------------------------------------------------- the modern era
 
     async def _discover(self, version: str) -> Negotiated:
-        capabilities = self._handlers.capabilities(version)
+        capabilities = self._capabilities(version)
         dialect = ModernDialect(version, capabilities, self._client_info, self._modern_log_level)
         self._connection.dialect = dialect
         raw = await self._connection.request("server/discover")
@@ -101,32 +104,13 @@ class Negotiator:
             server = Implementation("")  # a server should give its name, but need not
         return Negotiated(version, server, result.capabilities, result.instructions or None)
 
-    async def _pinned(self, version: str) -> Negotiated:
-        """The server at this revision; NotSupported says which one it speaks instead."""
-        try:
-            return await self._discover(version)
-        except NotSupported:
-            raise
-        except (ClientError, TimeoutError) as error:
-            if offered := _offered(error):
-                raise _not_spoken(version, offered) from error
-            await self._other_version(error)
-            try:
-                older = await self._handshake(LATEST_HANDSHAKE)
-            except (ClientError, TimeoutError):
-                if isinstance(error, HttpError) and error.status in _UNKNOWN:
-                    text = f"there is no MCP endpoint here: {error.request}: HTTP {error.status}"
-                    raise NotSupported(text) from error
-                raise error from None
-            raise _not_spoken(version, [older.version]) from error
-
-    async def _first_answer(self) -> Negotiated:
+    async def _first_answer(self, version: str) -> Negotiated:
         """The answer to `server/discover`, or to `initialize` if a pipe stays silent for a while.
 
         A silent server is an older one that ignores the question, or any server that is slow to start. A server that
         knows both questions answers the first one first.
         """
-        probe = asyncio.ensure_future(self._discover(MODERN_VERSIONS[-1]))
+        probe = asyncio.ensure_future(self._discover(version))
         tasks = [probe]
         try:
             if not self._connection.transport.http and not (await asyncio.wait(tasks, timeout=PROBE))[0]:
@@ -186,7 +170,7 @@ class Negotiator:
         connection.dialect = HandshakeDialect()
         params = {
             "protocolVersion": version,
-            "capabilities": self._handlers.capabilities(version),
+            "capabilities": self._capabilities(version),
             "clientInfo": self._client_info,
         }
         result = decoded("initialize", InitializeResult, await connection.request("initialize", params))
@@ -211,3 +195,10 @@ def _offered(error: Exception) -> list[str]:
 
 def _not_spoken(version: str, offered: list[str]) -> NotSupported:
     return NotSupported(f"the server does not speak {version}, but {', '.join(offered) or 'no revision'}")
+
+
+def _redstart_version() -> str:
+    try:
+        return metadata.version("redstart")
+    except metadata.PackageNotFoundError:
+        return "0"

@@ -15,9 +15,9 @@ from msgspec import Raw
 from redstart.client.callbacks import OnProgress
 from redstart.client.connection import RpcConnection
 from redstart.client.errors import ClientError, InvalidReply, RequestError, SessionExpired
-from redstart.client.handlers import QuestionHandlers
 from redstart.client.headers import param_headers
 from redstart.client.negotiate import Negotiated, Negotiator
+from redstart.client.options import ClientOptions
 from redstart.client.results import decoded
 from redstart.client.tool_cache import ToolCache
 from redstart.protocol.methods import METHODS
@@ -41,17 +41,14 @@ class RequestOptions(TypedDict, total=False):
 class Requests:
     """Requests over one open connection, and what is remembered between them."""
 
-    def __init__(
-        self, connection: RpcConnection, handlers: QuestionHandlers, negotiator: Negotiator, max_rounds: int
-    ) -> None:
+    def __init__(self, connection: RpcConnection, options: ClientOptions) -> None:
         self.connection = connection
         self.server: Negotiated
         self.tools = ToolCache(self.list_tools)
         self.watched: dict[str, set[object]] = {}
         """The resources that a handshake server watches for us, and who wants each of them."""
-        self._handlers = handlers
-        self._negotiator = negotiator
-        self._max_rounds = max_rounds
+        self._negotiator = Negotiator(connection, options)
+        self._max_rounds = options["max_rounds"]
         self._renewing = asyncio.Lock()
 
     async def open(self, protocol: str) -> None:
@@ -138,7 +135,7 @@ class Requests:
         if not isinstance(asked, dict) or not isinstance(question, str):
             raise InvalidReply(f"{method}: the server's question {key!r} has no method")
         try:
-            return await self._handlers.answer(question, asked.get("params"), key)
+            return await self.connection.handlers.answer(question, asked.get("params"), key)
         except RequestError as error:
             raise ClientError(f"{method}: no answer to the server's question {key!r}: {error.message}") from error
 

@@ -12,10 +12,11 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, cast
 
 from redstart.client.errors import ClientError, ConnectionClosed
+from redstart.client.options import ClientOptions
 from redstart.client.transport import Inbox, Outgoing, Transport
 from redstart.protocol.framing import Framer
 
@@ -41,22 +42,15 @@ async def _within(seconds: float, event: asyncio.Event) -> bool:
 
 
 class StdioTransport(Transport, asyncio.SubprocessProtocol):
-    """One subprocess. `stderr` is `"inherit"` (passed on to ours) or `"capture"` (only remembered)."""
+    """One subprocess. With stderr="inherit" its stderr is also passed on to ours."""
 
     restartable = True
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        stderr: str = "inherit",
-    ) -> None:
+    def __init__(self, command: Sequence[str], options: ClientOptions) -> None:
         self._command = [os.fspath(part) for part in command]
-        self._env = None if env is None else {**os.environ, **env}
-        self._cwd = cwd
-        self._echo = stderr == "inherit"
+        self._env = None if options["env"] is None else {**os.environ, **options["env"]}
+        self._cwd = options["cwd"]
+        self._echo = options["stderr"] == "inherit"
         self._process: asyncio.SubprocessTransport | None = None
 
     async def open(self, inbox: Inbox) -> None:

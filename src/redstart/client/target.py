@@ -55,7 +55,7 @@ def _command(target: str | os.PathLike[str] | Sequence[str], options: ClientOpti
         target = [sys.executable, path]
     if not target:
         raise ValueError("an empty list is not a command")
-    return StdioTransport(target, env=options["env"], cwd=options["cwd"], stderr=options["stderr"])
+    return StdioTransport(target, options)
 
 
 def _server(target: object, options: ClientOptions) -> Transport:
