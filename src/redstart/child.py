@@ -27,11 +27,10 @@ from redstart.execution.dependencies import Contexts, MakeContext, RequestContex
 from redstart.execution.generators import at_once, collect
 from redstart.execution.kinds import is_async, is_generator
 from redstart.execution.processes import Answer, Children, Hello, Packed, Target, Thrown
-from redstart.features.errors import ToolError
+from redstart.features.errors import SettingsError, ToolError
 from redstart.features.results import free_result, speaks_blocks, to_json
 from redstart.features.solutions import Collected
 from redstart.schema.signature import compile_signature
-from redstart.server.settings import SettingsError
 from redstart.wire.jsonrpc import ProtocolError, decode
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode

@@ -12,7 +12,7 @@ import pytest
 
 from redstart import Server
 from redstart.cli import main
-from redstart.server.settings import SettingsError
+from redstart.features.errors import SettingsError
 
 RUN = [sys.executable, "-m", "redstart"]
 LIFESPAN = """

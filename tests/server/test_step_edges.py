@@ -25,8 +25,8 @@ from features.asking import (
     text,
 )
 from redstart import Context, SyncContext
+from redstart.asking import runs
 from redstart.asking.seal import KeyRing
-from redstart.server import runtime as host
 from redstart.store.memory import MemoryState
 
 ADA = accept(answer="Ada")
@@ -227,7 +227,7 @@ def test_a_stop_lets_a_step_come_to_its_end(
     ends: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     effect = Effect()
-    monkeypatch.setattr(host, "STEP_GRACE", 10.0 if ends else 0.01)
+    monkeypatch.setattr(runs, "STEP_GRACE", 10.0 if ends else 0.01)
 
     async def t(ctx: Context) -> str:
         return str(await ctx.step("charge", effect.awaiting))

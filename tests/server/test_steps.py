@@ -163,7 +163,7 @@ def test_a_step_that_fails_may_be_tried_again() -> None:
     good = {"q1": accept(answer="x")}
     assert again(server, result, good)["result"]["isError"]
     assert text(again(server, result, good)) == "up"
-    assert not server.runtime.steps
+    assert not server.runtime.asking.steps
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

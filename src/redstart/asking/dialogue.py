@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import current_task
-from collections.abc import Awaitable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,30 +20,21 @@ from msgspec import DecodeError, Struct
 from redstart.asking.questions import BadAnswer, Question, no_stream
 from redstart.asking.records import Answered, asked, diverged
 from redstart.asking.scope import scoped
+from redstart.asking.seal import USED, refused
 from redstart.asking.steps import Steps, inside, new_name
 from redstart.execution.limits import off_the_clock, stepped_out
 from redstart.features.errors import Unanswered, Unwind
+from redstart.features.principal import principal_key
 from redstart.protocol.call import Call, Pending
+from redstart.store.shared import scoped as owned
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, decode
 
 if TYPE_CHECKING:
-    from redstart.server.runtime import Host
+    from redstart.asking.runs import Asking
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 TRIES: Final = 2
 """How often a handshake client is asked one question before a bad answer counts as none."""
-
-
-def dialogue_of(call: Call, host: Host) -> Dialogue:
-    """The dialogue of a call, begun with its first question or step."""
-    dialogue: Dialogue | None = call.state
-    if dialogue is None:
-        dialogue = Dialogue(call, host, call.dialect.asks)
-        if call.open:
-            call.state = dialogue
-        else:  # something that the call has left behind: nobody can answer it
-            dialogue.suspended = not dialogue.live
-    return dialogue
 
 
 def task_of(call: Call) -> asyncio.Task[Any] | None:
@@ -61,7 +52,7 @@ class Dialogue(Struct, eq=False):
     """What one call has asked and got. Lives on the loop's thread."""
 
     call: Call
-    host: Host
+    shared: Asking
     live: bool
     """Whether questions go out as requests, now."""
     id: str = ""
@@ -116,6 +107,18 @@ class Dialogue(Struct, eq=False):
         self.unread = set(self.answers)
 
     # ------------------------------------------------------------ asking
+
+    async def ask(self, question: Question) -> Any:
+        """The answer to `question`; in the modern era waiting for it may end the run of the handler."""
+        answer = self.meet(question)
+        return await self.wait(question) if answer is None else answer
+
+    async def begin_step(self, key: Any) -> tuple[Steps, str, bytes | None]:
+        """The steps of this dialogue, the key as it knows it, and the recorded result if there is one."""
+        if self.steps is None:
+            self.steps = Steps(self)
+        key = self.key(key)
+        return self.steps, key, await self.steps.begin(key)
 
     def meet(self, question: Question) -> Any:
         """The answer to `question` where it is known at once, else None: then somebody has to `wait` for it."""
@@ -221,6 +224,40 @@ class Dialogue(Struct, eq=False):
         return bool(self.unread)
 
     @property
+    def ended(self) -> bool:
+        """Whether a question without an answer has ended this run of the handler."""
+        return self.suspended
+
+    @property
+    def asking(self) -> bool:
+        """Whether a question is at the client, which has not answered yet."""
+        waiting = self.waiting or {}
+        return any(pending is not None and not future.done() for future, pending in waiting.items())
+
+    @property
+    def unspent(self) -> bool:
+        """Whether the call came with a state that is for one use and not used up yet."""
+        return bool(self.once)
+
+    async def spend_first(self, handler: Callable[[Call], Awaitable[Any]]) -> Any:
+        """Use up a state that is for one use, now that nothing but the handler is left to refuse the call."""
+        await self.spend()
+        return await handler(self.call)
+
+    async def spend(self) -> None:
+        """Use up the state of this round."""
+        name, self.once = self.once, ""
+        ttl = self.shared.ask_timeout + 60
+        key = owned(principal_key(self.call.principal), "used", name)
+        if not await self.shared.store.kv_set(key, b"1", ttl, nx=True, durable=True):
+            raise refused(USED)
+
+    async def settle(self) -> None:
+        """Wait for the steps that have begun."""
+        if self.steps is not None:
+            await self.steps.settled()
+
+    @property
     def unsettled(self) -> bool:
         """Whether something is left to say or to stop when the handler has ended."""
         return bool(self.suspended or self.unread or self.waiting or self.broken)
@@ -276,7 +313,7 @@ class Dialogue(Struct, eq=False):
 
         tellers.append(tell)
         try:
-            async with asyncio.timeout(self.host.server.ask_timeout):
+            async with asyncio.timeout(self.shared.ask_timeout):
                 await future
         except TimeoutError:
             return False
@@ -296,7 +333,7 @@ class Dialogue(Struct, eq=False):
         self._wait_for(future, pending)
         try:
             call.channel.send(data)
-            async with asyncio.timeout(self.host.server.ask_timeout):
+            async with asyncio.timeout(self.shared.ask_timeout):
                 return await future
         except TimeoutError:
             return None
@@ -348,7 +385,7 @@ class Dialogue(Struct, eq=False):
                 return None
             record = self.answers[question.name] = Answered(asked(question), self.loose[question.name])
         elif record.asked.digest != question.digest:
-            raise self.fail(diverged(self.call, self.host, record.asked, question))
+            raise self.fail(diverged(self.shared.handler_of(self.call), record.asked, question))
         if isinstance(record.result, Unanswered):
             self.unread.discard(question.name)
             raise record.result
@@ -379,11 +416,11 @@ class Dialogue(Struct, eq=False):
             else:
                 future.cancel()
 
-    def overrule(self) -> bool:
-        """The handler has no time left: what it asks is not asked. Whether a task was cancelled for the question."""
-        ours = self.suspended and self.cancelled
+    def overrule(self) -> None:
+        """The handler has no time left: its question is not asked, and does not end the run."""
+        if self.suspended and self.cancelled:
+            self.call.run.uncancel()
         self.suspended = self.cancelled = self.thrown = False
-        return ours
 
     def close(self) -> None:
         """Nobody waits for answers any more. What was asked is taken back now: a stream may be about to end."""

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Raw, Struct
 
 from redstart.features.errors import log
-from redstart.protocol.call import Call
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
 if TYPE_CHECKING:
     from redstart.asking.questions import Question
-    from redstart.server.runtime import Host
 
 SAID: Final = 80
 """Characters of a message that are remembered, for the error that names it."""
@@ -56,18 +54,12 @@ def asked(question: Question) -> Asked:
     return Asked(question.name, question.kind, question.message[:SAID], question.digest, question.alone)
 
 
-def handler_of(call: Call, host: Host) -> str:
-    """Which handler it is and where, for the log."""
-    tool = host.server.tools.items.get(call.params.name) if call.method.name == "tools/call" else None
-    return call.method.name if tool is None else f"{tool.declared.place}: {tool.key}"
-
-
-def diverged(call: Call, host: Host, before: Asked, now: Question) -> ProtocolError:
+def diverged(handler: str, before: Asked, now: Question) -> ProtocolError:
     """The error for a handler that asks something else when it runs again."""
     text = (
         f"The handler did not ask the same question when it ran again: as {now.name!r} it first asked "
         f"{before.kind} {before.message!r}, and now {now.kind} {now.message!r}. Between two rounds a handler must "
         "repeat itself: put what may change into ctx.step(...), and give questions that come in any order a key=."
     )
-    log.error("%s: %s", handler_of(call, host), text)
+    log.error("%s: %s", handler, text)
     return ProtocolError(INTERNAL_ERROR, text)

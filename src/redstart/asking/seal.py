@@ -19,8 +19,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from redstart.features.errors import log
-from redstart.server.settings import KEY_VARIABLES, SettingsError
+from redstart.asking import KEY_VARIABLES
+from redstart.features.errors import SettingsError, log
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
 
 MAX_STATE: Final = 32 * 1024

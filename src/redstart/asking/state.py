@@ -10,18 +10,17 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from redstart.asking.dialogue import NOTHING, Dialogue
-from redstart.asking.records import Answered, Memory, asked, handler_of
-from redstart.asking.seal import EXPIRED, USED, StateTooLarge, refused
+from redstart.asking.records import Answered, Memory, asked
+from redstart.asking.seal import EXPIRED, StateTooLarge, refused
 from redstart.asking.steps import Kept, Steps
 from redstart.features.errors import log
 from redstart.features.principal import principal_key
 from redstart.protocol.call import Call
-from redstart.store.shared import scoped
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode, encode
 from redstart.wire.types import InputRequired, ReadResourceParams
 
 if TYPE_CHECKING:
-    from redstart.server.runtime import Host
+    from redstart.asking.runs import Asking
 
 _decode = msgspec.json.Decoder(Memory).decode
 _sorted = msgspec.json.Encoder(order="sorted").encode
@@ -29,9 +28,9 @@ _PADDING = (b"", b"  ", b" ")
 """Blanks that make base64 of a state come out even: then it has one spelling, and nothing is left to check."""
 
 
-def binding(call: Call, host: Host, params: Any) -> bytes:
+def binding(call: Call, shared: Asking, params: Any) -> bytes:
     """What a state is good for: this user, this server, this method, these parameters however they are ordered."""
-    server = host.server.info.name
+    server = shared.server_name
     user = "" if call.principal is None else principal_key(call.principal)
     if type(params) is ReadResourceParams:
         return _sorted((server, call.method.name, user, params.uri))
@@ -44,17 +43,17 @@ def binding(call: Call, host: Host, params: Any) -> bytes:
 # ---------------------------------------------------------------- in
 
 
-def recall(call: Call, host: Host) -> Dialogue:
+def recall(call: Call, shared: Asking) -> Dialogue:
     """The dialogue that a retry goes on with; whatever is wrong with what it brought is refused before any handler."""
     params = call.params
     responses = {} if params.input_responses is UNSET else params.input_responses
     if not isinstance(responses, dict):
         raise ProtocolError(INVALID_PARAMS, "inputResponses must be an object: the key of each question, its answer")
     if params.request_state is UNSET:
-        return Dialogue(call, host, False, loose=NOTHING if used_once(call, host) else responses)
-    bound = binding(call, host, params)
+        return Dialogue(call, shared, False, loose=NOTHING if shared.used_once(call) else responses)
+    bound = binding(call, shared, params)
     try:
-        memory = _decode(host.keys.open(params.request_state, bound))
+        memory = _decode(shared.keys.open(params.request_state, bound))
     except msgspec.DecodeError:  # of another version of this library
         raise refused() from None
     if memory.expires <= time.time():
@@ -71,7 +70,7 @@ def recall(call: Call, host: Host) -> Dialogue:
                 answers[name] = record
     dialogue = Dialogue(
         call,
-        host,
+        shared,
         live=False,
         fresh=False,
         id=memory.id,
@@ -95,39 +94,20 @@ def _steps_of(memory: Memory, dialogue: Dialogue) -> Steps:
     return steps
 
 
-async def spend(dialogue: Dialogue) -> None:
-    """Use up the state of this round."""
-    name, dialogue.once = dialogue.once, ""
-    ttl = dialogue.host.server.ask_timeout + 60
-    key = scoped(principal_key(dialogue.call.principal), "used", name)
-    if not await dialogue.host.store.kv_set(key, b"1", ttl, nx=True, durable=True):
-        raise refused(USED)
-
-
-def used_once(call: Call, host: Host) -> bool:
-    """Whether the states of this call are for one use: `Server(single_use=True)` or `@tool(single_use=True)`."""
-    if host.server.single_use:
-        return True
-    if call.method.name != "tools/call":
-        return False
-    tool = host.server.tools.items.get(call.params.name)
-    return tool is not None and tool.declared.single_use
-
-
 # ---------------------------------------------------------------- out
 
 
 async def settled(dialogue: Dialogue) -> InputRequired:
     """The same, once nothing is half done."""
-    steps = {} if dialogue.steps is None else await _kept(dialogue.steps, dialogue.host)
+    steps = {} if dialogue.steps is None else await _kept(dialogue.steps, dialogue.shared)
     if dialogue.once:
-        await spend(dialogue)
+        await dialogue.spend()
     return input_required(dialogue, steps)
 
 
 def input_required(dialogue: Dialogue, steps: dict[str, Raw] | None = None) -> InputRequired:
     """The result that asks the open questions and carries what is known so far."""
-    call, host = dialogue.call, dialogue.host
+    call, shared = dialogue.call, dialogue.shared
     if not dialogue.fresh:
         dialogue.named()  # a round that comes twice goes on as one dialogue
     opened: list[Any] = []
@@ -135,8 +115,8 @@ def input_required(dialogue: Dialogue, steps: dict[str, Raw] | None = None) -> I
     for question in dialogue.open:
         opened.append(asked(question))
         requests[question.name] = {"method": question.method, "params": question.worded()}
-    memory: tuple[Any, ...] = (time.time() + host.server.ask_timeout, dialogue.rounds + 1, opened)
-    once = secrets.token_urlsafe(12) if used_once(call, host) else ""
+    memory: tuple[Any, ...] = (time.time() + shared.ask_timeout, dialogue.rounds + 1, opened)
+    once = secrets.token_urlsafe(12) if shared.used_once(call) else ""
     if dialogue.answers or steps or dialogue.id or once:
         memory = (*memory, list(dialogue.answers.values()), steps or {}, dialogue.id, once)
         if dialogue.steps is not None:  # a process without the store's record of a step must not repeat it
@@ -145,20 +125,20 @@ def input_required(dialogue: Dialogue, steps: dict[str, Raw] | None = None) -> I
     payload += _PADDING[len(payload) % 3]
     bound = dialogue.bound
     if not bound:  # to what the client sent; middleware may have made something else of it
-        sent = call.method.decode(call.raw_params) if host.server.features.middleware else call.params
-        bound = binding(call, host, sent)
+        sent = call.method.decode(call.raw_params) if shared.behind_middleware else call.params
+        bound = binding(call, shared, sent)
     try:
-        state = host.keys.seal(payload, bound)
+        state = shared.keys.seal(payload, bound)
     except StateTooLarge as error:
-        log.error("%s: %s", handler_of(call, host), error)
+        log.error("%s: %s", shared.handler_of(call), error)
         raise ProtocolError(INTERNAL_ERROR, str(error)) from None
     return InputRequired(result_type="input_required", input_requests=requests, request_state=state)
 
 
-async def _kept(steps: Steps, host: Host) -> dict[str, Raw]:
+async def _kept(steps: Steps, shared: Asking) -> dict[str, Raw]:
     """The results of steps that go into the state. Where clients could read them there, they go to the store."""
     await steps.settled()
-    if host.keys.secret:
+    if shared.keys.secret:
         return {key: kept.raw for key, kept in steps.done.items()}
     await steps.keep_all()
     return {}

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw, Struct
 
-from redstart.asking.records import handler_of
 from redstart.features.errors import log
 from redstart.features.principal import principal_key
 from redstart.features.results import Unencodable, to_json
@@ -80,17 +79,17 @@ class Steps:
 
     async def _claim(self, key: str) -> None:
         """Make this step ours to perform, unless the store knows its result."""
-        host, fresh = self._dialogue.host, self._dialogue.fresh
+        shared, fresh = self._dialogue.shared, self._dialogue.fresh
         name, loop = self.name(key), asyncio.get_running_loop()
-        while not fresh and (other := host.steps.get(name)) is not None and other.get_loop() is loop:
+        while not fresh and (other := shared.steps.get(name)) is not None and other.get_loop() is loop:
             await asyncio.wait([other])  # the same round, sent twice
         claim = self._performing[key] = loop.create_future()
-        host.performing[claim] = key
+        shared.performing[claim] = key
         if fresh:
             return
-        host.steps[name] = claim
+        shared.steps[name] = claim
         try:
-            kept = await host.store.kv_get(name)
+            kept = await shared.store.kv_get(name)
             if kept is not None:
                 self._take(key, kept)
             elif key in self.performed:
@@ -109,7 +108,7 @@ class Steps:
                 return b""
             kept = self.done[key] = Kept(Raw(raw), self._answers())
             if not self._dialogue.fresh and not await self._keep(key, kept, once=True):
-                found = await self._dialogue.host.store.kv_get(self.name(key))
+                found = await self._dialogue.shared.store.kv_get(self.name(key))
                 if found is not None:  # another process was faster
                     self._take(key, found)
             return bytes(self.done[key].raw)
@@ -121,7 +120,7 @@ class Steps:
 
     async def perform(self, key: str, work: Callable[[], Awaitable[Any]]) -> bytes:
         """Do the work of a step and record what it returns."""
-        tasks = self._dialogue.host.tasks
+        tasks = self._dialogue.shared.tasks
         task = _begun(self._performed(key, work))
         if task.done():
             return task.result()
@@ -147,12 +146,12 @@ class Steps:
         return found
 
     def _release(self, key: str) -> None:
-        host, name = self._dialogue.host, self.name(key)
+        shared, name = self._dialogue.shared, self.name(key)
         future = self._performing.pop(key, None)
         if future is not None:
-            if host.steps.get(name) is future:
-                del host.steps[name]
-            host.performing.pop(future, None)
+            if shared.steps.get(name) is future:
+                del shared.steps[name]
+            shared.performing.pop(future, None)
             if not future.done():
                 future.set_result(None)
 
@@ -169,7 +168,7 @@ class Steps:
             "or another process performed it. It is not performed again. To begin anew, leave out requestState."
         )
         advice = 'States that carry the results of steps need encryption: pip install "redstart[seal]"'
-        log.error("%s: %s %s", handler_of(dialogue.call, dialogue.host), text, advice)
+        log.error("%s: %s %s", dialogue.shared.handler_of(dialogue.call), text, advice)
         return dialogue.fail(ProtocolError(INTERNAL_ERROR, text))
 
     # ------------------------------------------------------------ the store
@@ -180,9 +179,9 @@ class Steps:
         return scoped(principal_key(dialogue.call.principal), "step", dialogue.named(), key)
 
     async def _keep(self, key: str, kept: Kept, *, once: bool) -> bool:
-        host = self._dialogue.host
-        ttl = host.server.ask_timeout + 60
-        return await host.store.kv_set(self.name(key), encode(kept), ttl, nx=once, durable=True)
+        shared = self._dialogue.shared
+        ttl = shared.ask_timeout + 60
+        return await shared.store.kv_set(self.name(key), encode(kept), ttl, nx=once, durable=True)
 
     async def keep_all(self) -> None:
         """Write every result to the store: for states that clients can read, and that do not carry them."""

@@ -127,7 +127,7 @@ def request_states(_: object) -> Found:
 
 def keys(given: Sequence[str | bytes]) -> Found:
     from redstart.asking.seal import MAKE_ONE, SHORT_KEY, found_keys
-    from redstart.server.settings import SettingsError
+    from redstart.features.errors import SettingsError
 
     try:
         source, listed = found_keys(given)

@@ -227,7 +227,7 @@ def _run(load: Callable[[], R], what: str) -> R:
 
 def ready(target: str) -> Server | None:
     """What `target` names, with its keys read; None, and the reason on stderr, where it cannot be served."""
-    from redstart.server.settings import SettingsError
+    from redstart.features.errors import SettingsError
 
     try:
         server = load(target)

@@ -283,17 +283,16 @@ def timed(invoke: Invoke, seconds: float, name: str) -> Invoke:
             try:
                 value: object = await invoke(call, arguments)
             except asyncio.CancelledError:
-                talk = call.state
-                if talk is not None and talk.suspended and talk.steps is not None:
-                    await talk.steps.settled()  # a question has ended the run, but not what it had begun
+                if call.dialogue is not None and call.dialogue.ended:
+                    await call.dialogue.settle()  # a question has ended the run, but not the steps that have begun
                 raise
         except asyncio.CancelledError:
             if not deadline.expired:
                 raise
-            others = task.uncancel()
-            if call.state is not None and call.state.overrule():
-                others = task.uncancel()
-            if others > 0:  # the client has cancelled the call too: that comes first
+            task.uncancel()
+            if call.dialogue is not None:
+                call.dialogue.overrule()
+            if task.cancelling():  # the client has cancelled the call too: that comes first
                 raise
             raise expired() from None
         finally:

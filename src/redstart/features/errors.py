@@ -75,6 +75,15 @@ class RegistrationError(TypeError):
     """Something that cannot be served was registered; the message says where it is and what to write."""
 
 
+class SettingsError(ValueError):
+    """Something outside of the code keeps a server from starting; the text says what it is, and what to do."""
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(f"{problem}; {advice}")
+        self.problem = problem
+        self.advice = advice
+
+
 class ErrorPolicy:
     """What of an unexpected exception a client may see: by default its type and an id that the log repeats."""
 

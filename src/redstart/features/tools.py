@@ -223,7 +223,7 @@ class Tools:
                 raise
             return error.result(promised=tool.output.schema is not None)
         except asyncio.CancelledError as error:
-            if call.state is not None and call.state.suspended:  # a question has ended this run
+            if call.dialogue is not None and call.dialogue.ended:  # a question has ended this run
                 raise
             task = asyncio.current_task()
             if task is None or task.cancelling():

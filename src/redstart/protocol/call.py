@@ -5,7 +5,7 @@ Pure data: who runs a Call, and on which stream its messages go, is filled in by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -30,6 +30,38 @@ class Channel(Protocol):
 
     async def drain(self) -> None:
         """Wait until a slow peer has taken what was sent."""
+
+
+class CallDialogue(Protocol):
+    """What the other packages need of a call's dialogue: its questions to the client, and the answers."""
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the handler repeats what it did in an earlier round: what it sends has been sent before."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether a question without an answer has ended this run of the handler."""
+
+    @property
+    def asking(self) -> bool:
+        """Whether a question is at the client, which has not answered yet."""
+
+    @property
+    def unspent(self) -> bool:
+        """Whether the call came with a state that is for one use and not used up yet."""
+
+    async def spend_first(self, handler: Callable[[Call], Awaitable[Any]]) -> Any:
+        """Use up that state, then run the handler."""
+
+    async def settle(self) -> None:
+        """Wait for the steps that have begun."""
+
+    def overrule(self) -> None:
+        """The handler has no time left: its question is not asked, and does not end the run."""
+
+    def close(self) -> None:
+        """Wait for no answer any more, and take back what was asked."""
 
 
 class Batch:
@@ -91,6 +123,7 @@ class Call:
         "channel",
         "client_info",
         "dialect",
+        "dialogue",
         "headers",
         "id",
         "link",
@@ -104,7 +137,6 @@ class Call:
         "raw_params",
         "run",
         "session",
-        "state",
         "status",
         "uses",
     )
@@ -127,7 +159,7 @@ class Call:
         self.progress: float | None = None
         self.principal = None
         self.run = None
-        self.state: Any = None
+        self.dialogue: CallDialogue | None = None
         self.uses: dict[str, int] | None = None
         self.status = 200
         self.dialect: Dialect

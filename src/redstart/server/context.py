@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from msgspec import Raw
 
-from redstart.asking.scope import inside
 from redstart.execution.kinds import is_async
 from redstart.features.errors import Unwind
 from redstart.features.results import to_json
@@ -25,7 +24,6 @@ from redstart.wire.types import Message, ResourceContents, ToolResult
 
 if TYPE_CHECKING:
     from redstart.asking.choices import Choice
-    from redstart.asking.dialogue import Dialogue
     from redstart.asking.questions import Answer, Question
     from redstart.asking.sampling import Root, Sampled
     from redstart.asking.steps import Steps
@@ -121,15 +119,10 @@ class Context(Facts[App]):
 
     # What asks is loaded by the first question: most servers never ask one.
 
-    def _meet(self, question: Question) -> Any:
-        """The answer that is known at once, or None."""
+    def _put(self, question: Question) -> Coroutine[Any, Any, Any]:
+        """The answer to `question`; in the modern era waiting for it may end the run of the handler."""
         question.threaded = self._threaded
-        talk: Dialogue = self._call.state or self._runtime.rounds.dialogue_of(self._call, self._runtime)
-        return talk.meet(question)
-
-    async def _put(self, question: Question) -> Any:
-        answer = self._meet(question)
-        return await dialogue(self).wait(question) if answer is None else answer
+        return self._runtime.asking.dialogue(self._call).ask(question)
 
     @overload
     async def elicit(self, message: str, *, key: str | None = None) -> Answer[str]: ...
@@ -150,9 +143,9 @@ class Context(Facts[App]):
         ...             return f"Hello, {name}!"
         ...     return "No name provided."
         """
-        question = self._runtime.rounds.form_question(self._call, message, schema, key)
-        answer: Answer[Any] = self._meet(question) or await dialogue(self).wait(question)
-        return answer
+        from redstart.asking.questions import form_question
+
+        return await self._put(form_question(self._call, message, schema, key))  # type: ignore[no-any-return]
 
     async def elicit_url(self, url: str, message: str, key: str | None = None) -> Answer[None]:
         """Send the user to a web page, for secrets and sign-in. `Accepted` means consent, not that it was done."""
@@ -168,17 +161,19 @@ class Context(Facts[App]):
     async def ask(self, message: str, schema: Any, key: str | None = None) -> Any: ...
     async def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
-        question = self._runtime.rounds.form_question(self._call, message, schema, key)
-        answer = self._meet(question) or await dialogue(self).wait(question)
-        return self._runtime.rounds.value_of(answer, message)
+        from redstart.asking.questions import form_question, value_of
+
+        return value_of(await self._put(form_question(self._call, message, schema, key)), message)
 
     def confirm(self, message: str, key: str | None = None) -> Coroutine[Any, Any, bool]:
         """Whether the user says yes; every other reaction is a no."""
         return Confirmation(self._confirmed(message, key))
 
     async def _confirmed(self, message: str, key: str | None) -> bool:
-        question = self._runtime.rounds.form_question(self._call, message, self._runtime.rounds.CONFIRM, key)
-        answer = self._meet(question) or await dialogue(self).wait(question)
+        from redstart.asking.forms import CONFIRM
+        from redstart.asking.questions import form_question
+
+        answer = await self._put(form_question(self._call, message, CONFIRM, key))
         return getattr(answer, "data", False) is True
 
     @overload
@@ -193,9 +188,7 @@ class Context(Facts[App]):
     async def choose(self, message: str, choices: Any, key: str | None = None) -> Any: ...
     async def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
         """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
-        question = self._runtime.rounds.form_question(self._call, message, choices, key)
-        answer = self._meet(question) or await dialogue(self).wait(question)
-        return self._runtime.rounds.value_of(answer, message)
+        return await self.ask(message, choices, key)
 
     async def ask_all(self, **questions: str | tuple[str, Any]) -> dict[str, Any]:
         """Several answers by name, in one round where the protocol can.
@@ -204,9 +197,10 @@ class Context(Facts[App]):
         ...     told = await ctx.ask_all(name="Your name?", age=("Your age?", int))
         ...     return f"{told['name']}, {told['age']}"
         """
-        form, value_of = self._runtime.rounds.form_question, self._runtime.rounds.value_of
-        asked = {name: form(self._call, *_pair(name, question), name) for name, question in questions.items()}
-        if dialogue(self).live:
+        from redstart.asking.questions import form_question, value_of
+
+        asked = {name: form_question(self._call, *_pair(name, question), name) for name, question in questions.items()}
+        if self._runtime.asking.dialogue(self._call).live:
             return {name: value_of(await self._put(question), question.message) for name, question in asked.items()}
         answers = await asyncio.gather(*map(self._put, asked.values()))
         pairs = zip(asked.items(), answers, strict=True)
@@ -270,20 +264,14 @@ class Context(Facts[App]):
         ...     number = await ctx.step("reserve", lambda: 42)
         ...     return f"No. {number}" if await ctx.confirm(f"Buy {item}?") else "cancelled"
         """
-        steps, key, found = await self._begin_step(key)
-        if found is None:
-            found = await steps.perform(key, lambda: self._performed(fn))
-        return decode(found)
+        steps, key, recorded = await self._begin_step(key)
+        if recorded is None:
+            recorded = await steps.perform(key, lambda: self._performed(fn))
+        return decode(recorded)
 
     async def _begin_step(self, key: str) -> tuple[Steps, str, bytes | None]:
-        """The steps of this dialogue, the key as it knows it, and the recorded result."""
-        talk = dialogue(self)
-        if talk.steps is None:
-            from redstart.asking.steps import Steps
-
-            talk.steps = Steps(talk)
-        key = talk.key(key)
-        return talk.steps, key, await talk.steps.begin(key)
+        """The steps of this dialogue, the key as it knows it, and the recorded result if there is one."""
+        return await self._runtime.asking.dialogue(self._call).begin_step(key)
 
     async def _performed(self, fn: Callable[[], Any]) -> Any:
         value = fn() if is_async(fn) else await self._runtime.pool.run(fn, {})
@@ -301,6 +289,8 @@ class Context(Facts[App]):
     @contextmanager
     def _inner(self, name: str) -> Iterator[None]:
         """Another handler runs. What ends the run of one in a thread ends this one too, in the way of `async def`."""
+        from redstart.asking.scope import inside
+
         with inside(self._call, name):
             try:
                 yield
@@ -334,8 +324,3 @@ def _pair(name: str, question: Any) -> tuple[str, Any]:
     if isinstance(question, tuple) and len(question) == 2:
         return question
     raise TypeError(f"ask_all: {name}= is a message, or a message and a schema, not {question!r}")
-
-
-def dialogue(ctx: Facts[Any]) -> Dialogue:
-    dialogue: Dialogue | None = ctx._call.state
-    return ctx._runtime.rounds.dialogue_of(ctx._call, ctx._runtime) if dialogue is None else dialogue

@@ -143,9 +143,7 @@ class Dispatch:
         inner: Handler = self.answer
         if self.middleware:
             # Without middleware `Runtime.answer` itself turns a question into a result.
-            from redstart.asking.rounds import answering
-
-            inner = answering(inner, self._runtime)
+            inner = self._runtime.asking.inside_middleware(inner)
         self._server.dispatch = compose(self.middleware, inner)
 
     def answer(self, call: Call) -> Awaitable[Any]:
@@ -156,6 +154,6 @@ class Dispatch:
             handler = None if call.dialect.modern else self._lists.get(method.name)
             if handler is None:
                 raise ProtocolError(METHOD_NOT_FOUND, f"This server does not offer {method.name}")
-        if call.state is not None and call.state.once:
-            return self._runtime.rounds.spend_first(call, handler)  # type: ignore[no-any-return]
+        if call.dialogue is not None and call.dialogue.unspent:
+            return call.dialogue.spend_first(handler)
         return handler(call)

@@ -127,7 +127,7 @@ class Facts(RequestContext, Generic[App]):
         params = checked(ProgressParams("" if token is UNSET else token, progress, total, message), "ctx.progress()")
         if token is UNSET or (call.progress is not None and progress <= call.progress):
             return False
-        if call.state is not None and call.state.replaying:
+        if call.dialogue is not None and call.dialogue.replaying:
             return False
         if not call.dialect.progress_messages:
             params.message = None
@@ -150,7 +150,7 @@ class Facts(RequestContext, Generic[App]):
         params = checked(LogParams(level, data, logger or None), "ctx.log()")
         if _LEVEL[level] < _LEVEL[wanted] or "logging" not in self._runtime.hub.offers:
             return False
-        if call.state is not None and call.state.replaying:
+        if call.dialogue is not None and call.dialogue.replaying:
             return False
         message = call.link.notify(call, "notifications/message", params)
         if message is None:

@@ -12,9 +12,8 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, Unpack, cast, overload
 
-from redstart.features.errors import RegistrationError
+from redstart.features.errors import RegistrationError, SettingsError
 from redstart.features.rules import caller
-from redstart.server.settings import SettingsError
 
 if TYPE_CHECKING:
     from redstart.server.server import Server

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import UNSET
 
+from redstart.asking import KEY_VARIABLES
 from redstart.execution.dependencies import Contexts, MakeContext, RequestContext
 from redstart.execution.executor import Executor
 from redstart.execution.threads import Pool
@@ -25,12 +26,12 @@ from redstart.protocol.dialect import Session
 from redstart.protocol.link import Link
 from redstart.server.context import Context, current_call
 from redstart.server.facts import Facts
-from redstart.server.settings import KEY_VARIABLES
 from redstart.server.sync_context import SyncContext
 from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, ProtocolError
 from redstart.wire.types import Text, ToolResult
 
 if TYPE_CHECKING:
+    from redstart.asking.runs import Asking
     from redstart.asking.seal import KeyRing
     from redstart.server.authenticate import Authenticator
     from redstart.server.server import Server
@@ -41,8 +42,6 @@ GRACE: Final = 1.0
 """Seconds that threads have to clean up when the runtime stops."""
 DRAIN: Final = 30.0
 """Seconds that calls over HTTP have to come to their end when the server stops; who waits for a person has none."""
-STEP_GRACE: Final = 5.0
-"""Seconds that steps have to come to their end when the runtime stops."""
 _ANSWERED: Final = b"{}"
 _EAGER = sys.version_info >= (3, 12)
 
@@ -57,12 +56,6 @@ class Runtime:
         self.hub = Hub()
         if server.store is not None:  # what was given wrong is said now, not when it is needed
             _ = self.store
-        self.steps: dict[str, asyncio.Future[None]] = {}
-        """Steps of dialogues that run now, by their names in the store."""
-        self.performing: dict[asyncio.Future[None], str] = {}
-        """The keys of all steps that run now. They go on to their end, whatever becomes of their calls."""
-        self.tasks: set[asyncio.Task[bytes]] = set()
-        """The tasks that perform them."""
         self.force_replay = False
         """Whether handshake calls too run again from the top after each answer, as modern ones do."""
         self.lifespan_state: Any = None
@@ -101,11 +94,13 @@ class Runtime:
         return KeyRing(self.server.keys)
 
     @cached_property
-    def rounds(self) -> Any:
-        """The code of questions and rounds; loaded by the first one, because most servers never ask."""
-        from redstart.asking import rounds
+    def asking(self) -> Asking:
+        """What runs calls that ask; loaded by the first question, because most servers never ask."""
+        from redstart.asking.runs import Asking
 
-        return rounds
+        server = self.server
+        tools = server.tools.items
+        return Asking(server.name, tools, self.keys, lambda: self.store, server.ask_timeout, server.single_use)
 
     def load_keys(self) -> None:
         """Read the keys that somebody has configured: what is wrong with them shows now, not at the first question."""
@@ -149,28 +144,14 @@ class Runtime:
         for task in list(self._unwinding):
             task.cancel()
         self.hub.close()
-        if self.performing:
-            await self._finish_steps()
+        if "asking" in self.__dict__:
+            await self.asking.finish_steps()
         await self.pool.settle(GRACE)
         self.pool.close()
         if self.server.auth is not None:
             self.authenticator.close()
         if stack is not None:
             await stack.aclose()
-
-    async def _finish_steps(self) -> None:
-        """Wait, for a limited time, for steps that have begun, so that their effects are complete."""
-        await asyncio.wait(self.performing, timeout=STEP_GRACE)
-        for claim, key in self.performing.items():
-            log.error("the server stops, and the step %r is not done", key)
-            if not claim.done():
-                claim.set_result(None)
-        self.performing.clear()
-        self.steps.clear()
-        for task in self.tasks:
-            task.cancel()
-        if self.tasks:
-            await asyncio.wait(self.tasks, timeout=GRACE)
 
     # ------------------------------------------------------------ calls
 
@@ -225,22 +206,17 @@ class Runtime:
                 if call.method.may_ask and (
                     params.request_state is not UNSET or params.input_responses is not UNSET or self.force_replay
                 ):
-                    result = await self.rounds.run_again(call, self, self.server.dispatch)
+                    result = await self.asking.run(call, self.server.dispatch, self.force_replay)
                 else:
                     result = await self.server.dispatch(call)
+                if call.dialogue is not None:
+                    result = await self.asking.conclude(call, result)
             except (asyncio.CancelledError, Unwind, BaseExceptionGroup) as error:
-                paused = self.rounds.paused(call, error)
-                if paused.busy:
-                    result = await self.rounds.settled(paused)
-                else:
-                    result = self.rounds.input_required(paused)
+                result = await self.asking.end(call, error)
             except ProtocolError as error:
                 if error.code != URL_ELICITATION_REQUIRED:
                     raise
-                result = await self.rounds.must_visit(call, self, error)
-            dialogue = call.state
-            if dialogue is not None and not dialogue.concluded and dialogue.unsettled:
-                result = await self.rounds.concluded(call, result)
+                result = await self.asking.end(call, error)
             return call.link.reply(call, result)
         except ProtocolError as error:
             call.status = call.dialect.status(error.code)
@@ -250,7 +226,7 @@ class Runtime:
         except BaseException as error:  # also what is no Exception: the client waits for an answer
             return self._failed(call, error)
         finally:
-            call.run = call.state = None  # both know the call: a cycle, for the garbage collector to find
+            call.run = call.dialogue = None  # both know the call: a cycle, for the garbage collector to find
             call.raw_params = _ANSWERED  # a timer or a thread that the handler left behind may keep the call for long
             call.params = None
 
@@ -268,8 +244,8 @@ class Runtime:
     def cancel(self, call: Call) -> None:
         """Stop the work of a call that its link has forgotten."""
         task = call.run
-        if call.state is not None:
-            call.state.close()
+        if call.dialogue is not None:
+            call.dialogue.close()
         if task is not None and not task.done():
             self._unwinding.add(task)
             task.add_done_callback(self._unwound)

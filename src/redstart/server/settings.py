@@ -38,16 +38,6 @@ Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 Authenticate = Callable[[str], Any]
 
 MAX_PORT: Final = 65535
-KEY_VARIABLES: Final = ("REDSTART_KEYS", "REDSTART_KEY_FILE")
-
-
-class SettingsError(ValueError):
-    """Something around the code keeps a server from starting; the text says what, and what to do."""
-
-    def __init__(self, problem: str, advice: str) -> None:
-        super().__init__(f"{problem}; {advice}")
-        self.problem = problem
-        self.advice = advice
 
 
 # ---------------------------------------------------------------- the rules of a Server's options

@@ -69,8 +69,8 @@ class SyncContext(Facts[App]):
         except concurrent.futures.CancelledError:
             raise Unwind from None  # the call has ended: so does the handler
         except asyncio.CancelledError:
-            talk = self._call.state
-            if self._call.open and not (talk is not None and talk.suspended):
+            dialogue = self._call.dialogue
+            if self._call.open and not (dialogue is not None and dialogue.ended):
                 raise  # nobody has ended it: it is answered with this failure
             raise Unwind from None
 
@@ -178,8 +178,8 @@ class SyncContext(Facts[App]):
         """Do `fn()` once, however often the handler runs, and return its result as JSON. See `Context.step`."""
         from redstart.asking.steps import inside, result_of
 
-        steps, key, found = self._wait(self._async._begin_step(key))
-        if found is None:
+        steps, key, recorded = self._wait(self._async._begin_step(key))
+        if recorded is None:
             raw = None
             token = inside.set(key)
             with self._runtime.pool.unbroken():
@@ -188,8 +188,8 @@ class SyncContext(Facts[App]):
                     raw = result_of(key, self._wait(_awaited(value)) if inspect.isawaitable(value) else value)
                 finally:
                     inside.reset(token)
-                    found = self._wait(steps.end(key, raw))
-        return decode(found)  # type: ignore[no-any-return]
+                    recorded = self._wait(steps.end(key, raw))
+        return decode(recorded)  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------ the server's own things
 

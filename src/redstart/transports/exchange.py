@@ -55,8 +55,7 @@ ENDED = _Ended()
 
 def is_asking(call: Call) -> bool:
     """Whether a call waits for the answer of its client."""
-    waiting = call.state.waiting if call.state is not None else None
-    return any(pending is not None and not future.done() for future, pending in (waiting or {}).items())
+    return call.dialogue is not None and call.dialogue.asking
 
 
 def any_call(call: Call) -> bool:
@@ -65,8 +64,8 @@ def any_call(call: Call) -> bool:
 
 def give_up(runtime: Runtime, call: Call, why: ProtocolError = STOPPING) -> bytes | None:
     """End the work of a call because the server stops, or its session has ended; the answer that says so."""
-    if call.state is not None:
-        call.state.close()  # what was asked is taken back before the answer: nothing may come after that
+    if call.dialogue is not None:
+        call.dialogue.close()  # what was asked is taken back before the answer: nothing may come after that
     call.status = call.dialect.status(why.code)
     data = call.link.fail(call, why)
     runtime.cancel(call)

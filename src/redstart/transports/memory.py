@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from redstart.features.errors import log
+from redstart.features.errors import SettingsError, log
 from redstart.protocol.call import Call, Cancel, Refusal
-from redstart.server.settings import SettingsError
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
 if TYPE_CHECKING:
