@@ -185,6 +185,24 @@ def test_busy_tools_do_not_keep_callers_out() -> None:
     run(test())
 
 
+def test_the_threads_that_check_tokens_end_with_the_server() -> None:
+    threads = []
+
+    def named(token: str) -> str:
+        threads.append(threading.current_thread())
+        return token
+
+    async def test() -> None:
+        server = Server("named", auth=named)
+        assert (await Http(server.asgi()).modern(1, "server/discover", headers=BEARER)).status == 200
+        await server.runtime.stop()
+
+    run(test())
+    (thread,) = threads
+    thread.join(10)
+    assert not thread.is_alive()
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_function_that_takes_too_long_is_a_503(asynchronous: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
