@@ -4,10 +4,10 @@
 
 Each change is made in a copy of the tree; this one is never touched. For each change only the tests run that came by
 its line when nothing was changed, the quickest first. They run in a fork of a process that has loaded and collected
-them, where the changed code takes the place of the old one; what they do not notice is tried once more in a process
-that loads the changed file. What no test notices is printed at the end, and is a gap in the tests or a change that
-means nothing; a test that starts a server of its own is only asked where no other one comes by. It takes minutes for
-each file, so it is not part of CI.
+them, where the changed code takes the place of the old one; a change that happens when the module is loaded has a
+process of its own. What no test notices is printed at the end, and is a gap in the tests or a change that means
+nothing; a test that starts a server of its own is only asked where no other one comes by. It takes minutes for each
+file, so it is not part of CI.
 """
 
 from __future__ import annotations
@@ -139,6 +139,16 @@ class Mutant(NamedTuple):
     """Those of the statement: a test that runs the change comes by one of them."""
     what: str
     tree: ast.Module
+
+
+class Change(NamedTuple):
+    """A change, and how it is tried."""
+
+    mutant: Mutant
+    tests: list[str]
+    timeout: float
+    reloads: bool
+    """Whether no test comes by: it happens when the module is loaded, so the tests must load it changed."""
 
 
 # ---------------------------------------------------------------- changes
@@ -312,7 +322,7 @@ class Chosen:
 class Changed:
     """A plugin for pytest: once the tests are collected, runs some of them in a fork for each of these changes."""
 
-    def __init__(self, path: Path, changes: list[tuple[Mutant, list[str], float]]) -> None:
+    def __init__(self, path: Path, changes: list[Change]) -> None:
         self._path = path
         self._changes = changes
         self.alive: list[int] = []
@@ -320,29 +330,28 @@ class Changed:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Any:
         items = {item.nodeid: item for item in session.items}
+        path = str(self._path)
         functions = [
-            one
-            for one in gc.get_objects()
-            if isinstance(one, FunctionType) and one.__code__.co_filename == str(self._path)
+            one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_filename == path
         ]
-        for number, (mutant, tests, timeout) in enumerate(self._changes):
-            changed = changed_code(mutant.tree, str(self._path), functions)
-            if not changed:  # of the module itself: it must be loaded anew
+        for number, change in enumerate(self._changes):
+            changed = changed_code(change.mutant.tree, path, functions)
+            if change.reloads or not changed:
                 self.alive.append(number)
                 continue
-            self._path.write_text(ast.unparse(mutant.tree))  # for servers that a test starts, and for later imports
+            self._path.write_text(ast.unparse(change.mutant.tree))  # for servers that a test starts
             child = os.fork()
             if not child:
                 os.setsid()
                 for function, code in changed:
                     function.__code__ = code
-                session.items[:] = [items[name] for name in tests]
+                session.items[:] = [items[name] for name in change.tests]
                 try:
                     yield
                     os._exit(1 if session.testsfailed else 0)
                 finally:
                     os._exit(1)
-            if ended(child, timeout) == 0:
+            if ended(child, change.timeout) == 0:
                 self.alive.append(number)
         session.items.clear()
         return (yield)
@@ -455,12 +464,9 @@ def survivors(tree: Path, module: str, limit: int, seed: int, lines: range, seco
     for number in chosen:
         near = [name for name in at_import if not found[number].lines.isdisjoint(traced[name][0])]
         tests = quick(near or at_import, traced, seconds)
-        changes.append((found[number], tests, 15 + 4 * sum(traced[name][1] for name in tests)))
+        timeout = 15 + 4 * sum(traced[name][1] for name in tests)
+        changes.append(Change(found[number], tests, timeout, not near))
     try:
-        path.write_text(ast.unparse(ast.parse(original)))
-        if forked(tree, list(tests_of(module)), Chosen(at_import), 900, lambda: None) != 0:
-            raise SystemExit(f"{module}: its tests fail in another order:\n{(tree / 'said.txt').read_text()[-2000:]}")
-        path.write_text(original)
         alive = [f"{SOURCE / module}:{mutant.line}: {mutant.what}" for mutant in _alive(tree, module, changes)]
     finally:
         path.write_text(original)
@@ -468,18 +474,21 @@ def survivors(tree: Path, module: str, limit: int, seed: int, lines: range, seco
     return alive
 
 
-def _alive(tree: Path, module: str, changes: list[tuple[Mutant, list[str], float]]) -> Iterator[Mutant]:
-    """The changes that are not noticed, neither by tests loaded without them nor by tests loaded with them."""
+def _alive(tree: Path, module: str, changes: list[Change]) -> Iterator[Mutant]:
+    """The changes that no test notices."""
     path, report = tree / SOURCE / module, tree / "alive.json"
+    used = list(dict.fromkeys(name for change in changes for name in change.tests))
+    if forked(tree, list(tests_of(module)), Chosen(used), 900, lambda: None) != 0:
+        raise SystemExit(f"{module}: its tests fail in another order:\n{(tree / 'said.txt').read_text()[-2000:]}")
     loaded = Changed(path, changes)
-    time_for_all = 60 + sum(timeout for *_, timeout in changes)
+    time_for_all = 60 + sum(change.timeout for change in changes)
     if forked(tree, list(tests_of(module)), loaded, time_for_all, lambda: _save(report, loaded.alive)) != 0:
         raise SystemExit(f"{module}: the forks did not work:\n{(tree / 'said.txt').read_text()[-2000:]}")
     for number in json.loads(report.read_text()):
-        mutant, tests, timeout = changes[number]
+        mutant, tests, timeout, reloads = changes[number]
         path.write_text(ast.unparse(mutant.tree))
         files = sorted({name.partition("::")[0] for name in tests})
-        if forked(tree, files, Chosen(tests), timeout, lambda: None) == 0:
+        if not reloads or forked(tree, files, Chosen(tests), timeout, lambda: None) == 0:
             print(f"  alive  {SOURCE / module}:{mutant.line}: {mutant.what}", flush=True)
             yield mutant
 

@@ -133,6 +133,34 @@ def test_half_modern_on_stdio(message: bytes, code: int) -> None:
     assert Wire().code(message) == code
 
 
+@pytest.mark.parametrize(
+    ("message", "sent", "outcome"),
+    [
+        (request(1, "tools/list"), None, (200, 0)),
+        (request(1, "tools/list"), {}, (200, 0)),
+        (request(1, "tools/list"), {b"mcp-protocol-version": b" 2025-11-25 "}, (200, 0)),
+        (modern(1, "tools/list", meta={"progressToken": 1}), None, (200, 0)),
+        (modern(1, "tools/list"), None, (200, 0)),
+        (modern(1, "tools/list", meta=NO_VERSION), None, (400, -32602)),
+        (modern(1, "tools/list", meta=NO_VERSION), {}, (400, -32602)),
+        (request(1, "tools/list"), LIST, (400, -32602)),
+        (request(1, "tools/list", []), LIST, (400, -32602)),
+        (request(1, "tools/list", []), {}, (200, -32602)),
+        (request(1, "server/discover"), None, (400, -32602)),
+        (request(1, "server/discover", []), None, (400, -32602)),
+        (modern(1, "tools/call", {"name": 7}), CALL, (200, -32602)),
+        (modern(1, "tools/call", {"name": 7}, meta=OTHER), None, (400, -32022)),
+        (modern(1, "no/such", meta={**ENVELOPE, CLIENT_INFO: 7}), None, (200, -32601)),
+        (request(1, "no/such"), None, (200, -32601)),
+        (request(1, "no/such", []), None, (200, -32601)),
+    ],
+)
+def test_half_modern_in_a_session(message: bytes, sent: dict[bytes, bytes] | None, outcome: tuple[int, int]) -> None:
+    wire = Wire(HANDSHAKE[-1])
+    assert wire.outcome(message, sent) == outcome
+    assert wire.code(request(2, "ping")) == 0
+
+
 def test_the_era_belongs_to_the_message() -> None:
     wire = Wire("2025-06-18")
     for n in range(3):
