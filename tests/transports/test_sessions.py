@@ -219,6 +219,22 @@ def test_a_session_that_nobody_uses_is_let_go(told: bytes | None) -> None:
     run(test())
 
 
+def test_a_server_that_starts_again_lets_go_of_idle_sessions_again() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(session_idle=0.05)
+        for _ in range(2):
+            await http.open()
+            assert len(stage.server.runtime.hub.peers) == 1
+            await stage.server.runtime.stop()
+            assert not stage.server.runtime.hub.peers
+        await http.open()
+        while stage.server.runtime.hub.peers:
+            await asyncio.sleep(0.01)
+
+    run(test())
+
+
 def test_the_session_that_goes_is_the_one_that_was_not_used_for_longest() -> None:
     async def test() -> None:
         http = Stage().http(max_sessions=20)  # two for each address
