@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from protocol.support import HANDSHAKE, MODERN, REVISIONS
-from redstart.protocol.handshake import CAPABILITY_SINCE, CONTENT_SINCE, DIALECTS, SINCE
+from redstart.protocol.handshake import CAPABILITY_SINCE, CONTENT_SINCE, DIALECTS, SINCE, negotiate
 from redstart.protocol.methods import HANDSHAKE as HANDSHAKE_ERA
 from redstart.protocol.methods import METHODS
 from redstart.protocol.methods import MODERN as MODERN_ERA
@@ -83,6 +83,36 @@ def test_the_methods_agree_with_the_schema(revision: str) -> None:
     era = MODERN_ERA if revision == MODERN else HANDSHAKE_ERA
     ours = {row.name for row in METHODS.values() if row.eras & era and not row.notification}
     assert ours == {name for name in facts(revision).results if not name.startswith("tasks/")}
+
+
+# structured, batches, progress_messages, null_ids; then what the latest of the handshakes has, and the modern era
+DIALECT_FACTS: dict[str, tuple[Any, ...]] = {
+    "2024-11-05": ("none", False, False, True, False, False),
+    "2025-03-26": ("none", True, True, True, False, False),
+    "2025-06-18": ("objects", False, True, True, False, False),
+    "2025-11-25": ("objects", False, True, False, True, True),
+}
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_what_a_revision_can_do(revision: str) -> None:
+    one = DIALECTS[revision]
+    latest = (one.primes, one.url_required, one.titled_choices, one.sampling_parts)
+    assert len(set(latest)) == 1
+    found = (one.structured, one.batches, one.progress_messages, one.null_ids, one.primes, one.sampling_parts)
+    assert found == DIALECT_FACTS[revision]
+    assert (one.asks, one.modern, one.status(-32601)) == (True, False, 200)
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_what_a_client_declares_counts_where_its_revision_has_it(revision: str) -> None:
+    declared: dict[str, Any] = {"elicitation": {"url": {}, "form": {}}, "sampling": {"tools": {}}, "roots": {}}
+    found = negotiate(t.InitializeParams(protocol_version=revision, capabilities=declared)).capabilities
+    age = HANDSHAKE.index(revision)
+    paths = ("elicitation", "elicitation.url", "sampling", "sampling.tools", "roots")
+    assert [found.has(path) for path in paths] == [age >= 2, age >= 2, True, age >= 3, True]
+    nothing = negotiate(t.InitializeParams(protocol_version=revision, capabilities={"sampling": "yes"})).capabilities
+    assert not any(nothing.has(path) for path in paths)
 
 
 # ---------------------------------------------------------------- dressed results
@@ -181,6 +211,33 @@ def test_a_dressed_result_is_valid_and_has_nothing_unknown(kind: str, revision: 
     value = decode(dialect.dress(result(kind, dialect)))
     assert problems(value, "Result" if kind == "EmptyResult" else kind, revision) == []
     assert ("resultType" in value) is (revision == MODERN)
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+def test_what_a_revision_knows_is_sent(revision: str) -> None:
+    dialect, age = DIALECTS[revision], HANDSHAKE.index(revision)
+    listed = [
+        result(kind, dialect)
+        for kind in ("ListToolsResult", "ListPromptsResult", "ListResourcesResult", "ListResourceTemplatesResult")
+    ]
+    entries = [entry for one in listed for entry in msgspec.structs.astuple(one) if isinstance(entry, list)]
+    shapes = [*(entry for (entry,) in entries), *(dialect.block(block) for block in CONTENT), dialect.block(NOTES)]
+    assert len(shapes) == 11
+    for shape in shapes:
+        since = SINCE.get(type(shape), {})
+        for field in msgspec.structs.fields(shape):
+            if since.get(field.name, 0) <= age and field.name not in ("text", "blob") and type(shape) is not t.Text:
+                assert getattr(shape, field.name) not in (None, msgspec.UNSET), (shape, field.name)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_properties_that_are_true_or_false_are_objects_before_the_modern_era(revision: str) -> None:
+    dialect = Modern(Implementation("s", "1")) if revision == MODERN else DIALECTS[revision]
+    given = {"type": "object", "properties": {"any": True, "none": False, "a": {"type": "integer"}}}
+    plain = {"type": "object", "properties": {"any": {}, "none": {"not": {}}, "a": {"type": "integer"}}}
+    for schema in (SCHEMA, {"type": "object"}, given):
+        entry = dialect.entry(t.ListedTool("a", input_schema=schema))
+        assert entry.input_schema == (plain if schema is given and revision != MODERN else schema)
 
 
 @pytest.mark.requirement("3")

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.support import HANDSHAKE, MODERN, Wire, make_server, modern, notification, request
 from redstart import ProtocolError
-from redstart.protocol.call import Answer, Call, Cancel, Notice
+from redstart.protocol.call import Answer, Call, Cancel, Refusal
 from redstart.wire.types import Result, ToolResult
 
 LATEST = HANDSHAKE[-1]
@@ -82,8 +82,10 @@ def test_initialized_is_remembered_also_under_its_old_name(name: str) -> None:
     wire.one(request(1, "initialize", {"protocolVersion": LATEST}))
     assert wire.link.session is not None
     assert not wire.link.session.initialized
-    (event,) = wire.receive(notification(name))
-    assert isinstance(event, Notice)
+    for other in ("notifications/roots/list_changed", "notifications/progress", "tools/list", "no/such"):
+        assert wire.receive(notification(other)) == []
+    assert not wire.link.session.initialized
+    assert wire.receive(notification(name)) == []
     assert wire.link.session.initialized
 
 
@@ -126,6 +128,10 @@ def test_an_initialize_that_another_one_overtakes_is_answered_and_so_is_a_ping()
     assert unanswered.data is None
     assert isinstance(opened, Call)
     assert (opened.open, list(wire.link.calls)) == (True, [3])
+    overtaken, opened = wire.receive(again)
+    assert isinstance(overtaken, Cancel)
+    assert overtaken.data is None
+    assert list(wire.link.calls.values()) == [opened]
 
 
 def test_the_first_initialize_ends_no_modern_call() -> None:
@@ -134,6 +140,8 @@ def test_the_first_initialize_ends_no_modern_call() -> None:
     (opened,) = wire.receive(request(2, "initialize", {"protocolVersion": LATEST}))
     assert isinstance(lasting, Call)
     assert isinstance(opened, Call)
+    assert (lasting.open, opened.open) == (True, True)
+    assert wire.code(request(1, "initialize", {"protocolVersion": LATEST})) == -32600  # the id of the modern call
     assert (lasting.open, opened.open) == (True, True)
 
 
@@ -182,6 +190,10 @@ def test_initialize_cannot_be_cancelled() -> None:
         (b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":null}', 0),
         (request(1, "tools/list", {"cursor": None}), 0),
         (request(1, "tools/list", []), -32602),
+        (request(1, "tools/list", True), -32602),
+        (request(1, "tools/list", 1234), -32602),
+        (request(1, "tools/list", {}, error={}), -32600),
+        (request(1, "tools/list", {}, result={}), -32600),
         (request(1, "tools/list", {"cursor": 7}), -32602),
         (request(1, "tools/list", {"cursor": "junk"}), -32602),
         (request(1, "tools/call", {}), -32602),
@@ -276,6 +288,7 @@ def test_batches(data: bytes, answers: list[Any]) -> None:
     wire = Wire("2025-03-26")
     out = wire.send(data)
     assert [codes(answer) for answer in out] == answers
+    assert wire.status == (400 if out and isinstance(out[0], dict) else 200)
     assert wire.code(request(9, "ping")) == 0
 
 
@@ -319,6 +332,7 @@ def test_a_cancellation_inside_a_batch_neither_completes_it_early_nor_twice() ->
             data = wire.link.fail(event, ProtocolError(-32603, "x"))
             sent += json.loads(data or b"[]")
     assert sorted(answer["id"] for answer in sent) == [2, 9]
+    assert [event.call.id for event in events if isinstance(event, Cancel)] == [1]
 
 
 def test_a_cancellation_completes_a_batch_that_waits_for_nothing_else() -> None:
@@ -394,6 +408,49 @@ def test_an_answer_is_taken_once_and_only_by_its_id() -> None:
     wire.link.reply(call, ToolResult())
     assert answer(third, '"result":{}') == []  # nobody waits any more
     assert not wire.link.pending
+
+
+@pytest.mark.parametrize(
+    ("id", "late"),
+    [
+        ("ask-1", True),
+        ("ask-2", True),
+        ("ask-3", False),
+        ("ask-0", False),
+        ("ask-", False),
+        ("ask-" + "9" * 5000, False),
+        ("x", False),
+        (1, False),
+        (None, False),
+    ],
+    ids=str,
+)
+def test_an_answer_that_nobody_waits_for(id: Any, late: bool) -> None:
+    """Over HTTP it is refused, unless it may have come too late; on a pipe an answer cannot be answered."""
+    wire = Wire(LATEST)
+    (call,) = wire.receive(request(1, "tools/call", {"name": "echo"}))
+    assert isinstance(call, Call)
+    for _ in range(2):
+        assert wire.link.ask(call, "roots/list", {}) is not None
+    wire.link.reply(call, ToolResult())
+    data = json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}).encode()
+    assert wire.receive(data) == []
+    refused = [event for event in wire.receive(data, {}) if isinstance(event, Refusal)]
+    assert [(event.status, json.loads(event.data)["error"]["code"]) for event in refused] == [(400, -32600)][late:]
+
+
+def test_a_question_that_is_withdrawn_is_no_longer_open() -> None:
+    wire = Wire("2025-03-26")
+    (call,) = wire.receive(request(1, "tools/call", {"name": "echo"}))
+    assert isinstance(call, Call)
+    first, second = (asked[0] for _ in range(2) if (asked := wire.link.ask(call, "roots/list", {})) is not None)
+    told = json.loads(wire.link.withdraw(first))
+    assert (told["method"], told["params"]["requestId"]) == ("notifications/cancelled", first.id)
+    assert list(wire.link.pending) == [second.id]
+    answers = [b'{"jsonrpc":"2.0","id":"%b","result":{}}' % one.id.encode() for one in (first, second)]
+    (found,) = wire.receive(batch(*answers))  # those of a batch count, too
+    assert isinstance(found, Answer)
+    assert found.pending is second
 
 
 def test_malformed_errors_are_answers_too() -> None:

@@ -84,6 +84,7 @@ OTHER = {**ENVELOPE, PROTOCOL_VERSION: "1900-01-01"}
         (modern(1, "tools/call", {"name": "ecko"}), headers("tools/call", "ecko"), (200, -32602)),
         (modern(1, "tools/list", {"cursor": "junk"}), LIST, (200, -32602)),
         (modern(1, "tools/list", meta={**ENVELOPE, LOG_LEVEL: "loud"}), LIST, (400, -32602)),
+        (modern(1, "tools/list", meta={**ENVELOPE, LOG_LEVEL: "info"}), LIST, (200, 0)),
     ],
 )
 def test_the_order_of_the_checks(message: bytes, sent: dict[bytes, bytes], outcome: tuple[int, int]) -> None:
@@ -146,6 +147,7 @@ def test_half_modern_on_stdio(message: bytes, code: int) -> None:
         (request(1, "tools/list"), LIST, (400, -32602)),
         (request(1, "tools/list", []), LIST, (400, -32602)),
         (request(1, "tools/list", []), {}, (200, -32602)),
+        (request(1, "tools/call", {"name": 7, "_meta": {"progressToken": 1}}), {}, (200, -32602)),
         (request(1, "server/discover"), None, (400, -32602)),
         (request(1, "server/discover", []), None, (400, -32602)),
         (modern(1, "tools/call", {"name": 7}), CALL, (200, -32602)),
@@ -180,6 +182,18 @@ def test_every_result_says_what_it_is_and_who_made_it(method: str, params: dict[
         assert isinstance(result["ttlMs"], int)
         assert result["cacheScope"] in ("public", "private")
     assert "serverInfo" not in result
+
+
+@pytest.mark.parametrize("given", [{}, {"example.com/a": 1}, {SERVER_INFO: {"name": "behind a proxy"}}])
+def test_the_meta_of_a_result_is_kept_beside_ours(given: dict[str, Any]) -> None:
+    server = make_server()
+
+    @server.tool
+    async def marked() -> ToolResult:
+        return ToolResult(content=[], meta=given)
+
+    result = Wire(None, server).one(modern(1, "tools/call", {"name": "marked"}))["result"]
+    assert result["_meta"] == {SERVER_INFO: {"name": "test", "version": "1"}, **given}
 
 
 def test_a_result_object_that_is_used_twice_serves_both_eras() -> None:

@@ -234,13 +234,6 @@ class Cancel(Struct, frozen=True):
     data: bytes | None = None
 
 
-class Notice(Struct, frozen=True):
-    """A notification that means something to the layers above."""
-
-    method: str
-    session: Session | None
-
-
 class Pending:
     """A question to the peer that waits for its answer."""
 
@@ -263,4 +256,4 @@ def _nobody_waits(outcome: Raw | ProtocolError) -> None:
     """The default of `Pending.resolve`, until a waiter puts its own there."""
 
 
-Event = Call | Refusal | Cancel | Notice | Answer
+Event = Call | Refusal | Cancel | Answer

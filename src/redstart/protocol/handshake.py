@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from redstart.protocol.dialect import NO_CAPABILITIES, Session, Structured
-from redstart.protocol.methods import HANDSHAKE, Method
+from redstart.protocol.methods import Method
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError, encode
 from redstart.wire.meta import ClientCapabilities, Implementation
@@ -184,7 +184,7 @@ def _converted(value: Any, to: type, otherwise: Any) -> Any:
 
 def check(row: Method | None, name: str, session: Session | None) -> None:
     """Refuse what a handshake peer may not ask for now."""
-    if row is None or not row.eras & HANDSHAKE:
+    if row is None:
         raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {name}")
     if session is None and name != "ping":
         raise ProtocolError(

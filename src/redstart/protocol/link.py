@@ -20,7 +20,6 @@ from redstart.protocol.call import (
     Call,
     Cancel,
     Event,
-    Notice,
     Pending,
     Refusal,
 )
@@ -83,8 +82,6 @@ class Link:
             envelope = open_envelope(data)
         except ProtocolError as error:
             return [self._refusal(_salvaged_id(data, error), error)]
-        except RecursionError:
-            return [self._refusal(None, ProtocolError(PARSE_ERROR, "Nested too deep"))]
         if envelope.method is UNSET:
             return self._receive_answer(envelope, headers)
         if envelope.id is UNSET:
@@ -121,7 +118,7 @@ class Link:
         elif headers is None and meta is UNSET and self.session is not None and row in _ORDINARY:
             session = self.session  # as nearly always on a pipe: there is nothing to refuse
         else:
-            session = self._admitted(row, name, params, headers, batch)
+            session = self._admitted(row, name, params, headers)
         call = Call(self, id, raw_id, row, params, raw)  # type: ignore[arg-type]
         if session is None:
             claim: Any = meta  # `check` has seen that all of it is there
@@ -136,14 +133,12 @@ class Link:
         self.calls[id] = call
         return [*ended, call] if ended else [call]
 
-    def _admitted(
-        self, row: Method | None, name: str, params: Any, headers: Headers | None, batch: Batch | None
-    ) -> Session:
+    def _admitted(self, row: Method | None, name: str, params: Any, headers: Headers | None) -> Session:
         """The session of a handshake request; `initialize` opens it."""
         if _is_half_modern(row, params.meta, headers):
             raise modern.missing(PROTOCOL_VERSION)
         if name == "initialize":
-            if self.session is not None and not (self._reopens and batch is None):
+            if self.session is not None and not self._reopens:
                 raise ProtocolError(INVALID_REQUEST, "The handshake has already been made")
             self.session = handshake.negotiate(params)
         handshake.check(row, name, self.session)
@@ -181,15 +176,13 @@ class Link:
 
     def _receive_notification(self, envelope: Envelope) -> list[Event]:
         row = METHODS.get(envelope.method) or ALIASES.get(envelope.method)  # type: ignore[arg-type]
-        if row is None or not row.notification:
-            return []
-        if row.name == "notifications/cancelled":
+        if row == "notifications/cancelled":
             return self._receive_cancel(row, envelope)
-        if row.name == "notifications/initialized" and self.session is not None:
+        if row == "notifications/initialized" and self.session is not None:
             self.session.initialized = True
             for tell in self.on_initialized:
                 tell()
-        return [Notice(row.name, self.session)] if row.eras & HANDSHAKE and self.session else []
+        return []
 
     def _receive_cancel(self, row: Method, envelope: Envelope) -> list[Event]:
         try:
@@ -337,7 +330,7 @@ def _salvaged_id(data: bytes, error: ProtocolError) -> bytes | None:
         return None
     try:
         return checked_id(msgspec.json.decode(data, type=dict[str, Any]).get("id"))[1]
-    except (msgspec.DecodeError, ProtocolError, RecursionError):
+    except (msgspec.DecodeError, ProtocolError):
         return None
 
 

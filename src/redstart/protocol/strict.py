@@ -136,7 +136,7 @@ def refuse_duplicates(data: bytes) -> None:
         json.loads(data, object_pairs_hook=_unique, parse_int=str)
     except ProtocolError:
         raise
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ProtocolError(PARSE_ERROR, f"Not valid JSON: {error}") from None
 
 
