@@ -38,6 +38,7 @@ def counted(*messages: bytes, end: bytes = b"\r\n") -> bytes:
         (b"Content-Length: -1\r\n\r\n", "content-length", [UNREADABLE]),
         (b"Content-Length: " + b"9" * 30 + b"\r\n\r\n", "content-length", [UNREADABLE]),
         (counted(A) + b"garbage: 1\r\n\r\n", "content-length", [A, UNREADABLE]),
+        (b"Content-Length: 0\r\n\r\n" + counted(A), "content-length", [b"", A]),
     ],
 )
 def test_whole_and_byte_by_byte(data: bytes, framing: Framing, messages: list[bytes]) -> None:
@@ -47,6 +48,13 @@ def test_whole_and_byte_by_byte(data: bytes, framing: Framing, messages: list[by
     single = Framer()
     assert [m for n in range(len(data)) for m in single.feed(data[n : n + 1])] == messages
     assert single.framing == framing
+
+
+def test_blank_lines_are_no_messages_wherever_the_bytes_are_cut() -> None:
+    framer = Framer()
+    assert framer.feed(A[:3]) == []
+    assert framer.feed(A[3:] + b"\n\r\n\n  \n" + B[:3]) == [A]
+    assert framer.feed(B[3:] + b"\n") == [B]
 
 
 @given(st.lists(st.binary(max_size=40).filter(lambda m: b"\n" not in m), max_size=8), st.data(), st.booleans())
@@ -92,6 +100,7 @@ def test_what_is_left_at_the_end(data: bytes, framing: Framing, rest: bytes) -> 
         (A + b" " * 200 + b"\n" + B + b"\n", [OVERSIZED, B]),  # not the message that its beginning happens to be
         (A + b"\n" + b"x" * 5000 + b"\n" + B + b"\n", [A, OVERSIZED, B]),
         (b"x" * 5000 + b"\n" + b"y" * 5000 + b"\n" + A + b"\n", [OVERSIZED, OVERSIZED, A]),
+        (counted(b"x" * 100, A), [b"x" * 100, A]),
         (counted(b"x" * 101, A), [OVERSIZED, A]),
         (counted(A, b"x" * 5000, B), [A, OVERSIZED, B]),
         (counted(A + b" " * 200, B), [OVERSIZED, B]),

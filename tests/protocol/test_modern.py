@@ -184,7 +184,7 @@ def test_every_result_says_what_it_is_and_who_made_it(method: str, params: dict[
     assert "serverInfo" not in result
 
 
-@pytest.mark.parametrize("given", [{}, {"example.com/a": 1}, {SERVER_INFO: {"name": "behind a proxy"}}])
+@pytest.mark.parametrize("given", [{}, {"example.com/a": 1}, {SERVER_INFO: {"name": "p", "version": "2"}}])
 def test_the_meta_of_a_result_is_kept_beside_ours(given: dict[str, Any]) -> None:
     server = make_server()
 

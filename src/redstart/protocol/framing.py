@@ -52,7 +52,7 @@ class Framer:
 
     def _detect(self, data: bytes) -> None:
         start = data[: len(_HEADER)].lower()
-        if start and not (len(start) < len(_HEADER) and _HEADER.startswith(start)):
+        if len(start) == len(_HEADER) or not _HEADER.startswith(start):
             self.framing = "content-length" if start == _HEADER else "newline"
 
     def _joined(self, data: bytes) -> bytes:
@@ -126,7 +126,7 @@ class Framer:
     def pending(self) -> bytes:
         """What is left when the stream ends: a last line without a newline is still a message."""
         rest = self._joined(b"")
-        return b"" if rest.isspace() or self.framing == "content-length" or self._skipping else rest
+        return b"" if rest.isspace() or self.framing == "content-length" else rest
 
     def frame(self, message: bytes) -> bytes:
         """One message as the peer wants it."""
