@@ -1,15 +1,16 @@
 """Markers in the annotations of pydantic models: published and enforced as those of other classes."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 import pydantic
 import pytest
 
-from redstart import Client, Server
+from redstart import Client, Complete, RegistrationError, Server
 from redstart.asking.forms import Choices, Format, compile_form
 from redstart.schema.errors import ShapeError
+from redstart.schema.types import compile_type
 
 
 class Booking(pydantic.BaseModel):
@@ -94,3 +95,75 @@ def test_choices_hold_for_arguments_of_tools(arguments: dict[str, object], said:
             return (await client.call_tool("book", arguments)).text
 
     assert asyncio.run(call()).startswith(said)
+
+
+class Tour(pydantic.BaseModel):
+    tags: list[Annotated[str, "a tag"]] = []
+    counts: dict[str, Annotated[int, "how many"]] = {}
+    pair: tuple[Annotated[int, "first"], Annotated[str, "second"]] = (1, "")
+    maybe: Annotated[str, "perhaps"] | None = None
+    listed: Annotated[list[Annotated[str, "one of them"]], "all of them"] | None = None
+    nested: list[list[Annotated[int, "deep"]]] = []
+
+
+@dataclass
+class PlainTour:
+    tags: list[Annotated[str, "a tag"]] = field(default_factory=list)
+    counts: dict[str, Annotated[int, "how many"]] = field(default_factory=dict)
+    pair: tuple[Annotated[int, "first"], Annotated[str, "second"]] = (1, "")
+    maybe: Annotated[str, "perhaps"] | None = None
+    listed: Annotated[list[Annotated[str, "one of them"]], "all of them"] | None = None
+    nested: list[list[Annotated[int, "deep"]]] = field(default_factory=list)
+
+
+def described(schema: object) -> object:
+    """Only the descriptions of a schema, where they are."""
+    if isinstance(schema, list):
+        return [described(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return None
+    words = ("properties", "items", "additionalProperties", "prefixItems", "anyOf")
+    parts = {key: described(inner) for key, inner in schema.items() if key in words or key in Tour.model_fields}
+    return {**parts, **{key: schema[key] for key in ("description",) if key in schema}}
+
+
+def test_the_words_of_inner_annotations_of_a_pydantic_model_are_kept() -> None:
+    assert described(compile_type(Tour).schema()) == described(compile_type(PlainTour).schema())
+
+
+@dataclass
+class Language:
+    name: Annotated[str, Complete(["python", "prolog"])] = "python"
+
+
+class LanguageModel(pydantic.BaseModel):
+    name: Annotated[str, Complete(["python", "prolog"])] = "python"
+
+
+class Outer(pydantic.BaseModel):
+    languages: list[LanguageModel | None] = []
+
+
+@pytest.mark.parametrize("kind", [Language, LanguageModel, LanguageModel | None, Outer])
+def test_complete_in_a_field_of_a_model_is_refused(kind: Any) -> None:
+    """The protocol completes arguments, so nothing would ever ask for the values of a field."""
+
+    def review(language: kind) -> str:
+        return ""
+
+    with pytest.raises(RegistrationError, match=r"Complete.*\"name\" of Language(Model)?.*put it on the argument"):
+        Server("s").prompt(review)
+
+
+def test_complete_beside_a_model_completes_the_argument() -> None:
+    server = Server("s")
+
+    @server.prompt
+    def review(language: Annotated[Tour | None, Complete(["{}"])] = None) -> str:
+        return ""
+
+    async def values() -> list[str]:
+        async with Client(server) as client:
+            return list((await client.complete("review", "language", "")).values)
+
+    assert asyncio.run(values()) == ["{}"]

@@ -11,7 +11,7 @@ import enum
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final, Protocol, get_args
+from typing import Any, Final, Protocol, get_args, get_type_hints
 
 from msgspec import UNSET, Struct
 
@@ -21,7 +21,7 @@ from redstart.features.registry import Compiler, Declared, Invoke, Registry, not
 from redstart.features.results import Unencodable
 from redstart.features.rules import Rule, did_you_mean, wrong
 from redstart.protocol.call import Call
-from redstart.schema.signature import Field
+from redstart.schema.signature import Argument
 from redstart.wire import types as t
 from redstart.wire.explained import Explained
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
@@ -251,11 +251,13 @@ def _text(value: Any) -> str:
 # ---------------------------------------------------------------- arguments that complete themselves
 
 
-def completers(fields: Iterable[Field], where: str, compiler: Compiler) -> dict[str, Completer]:
+def completers(fields: Iterable[Argument], where: str, compiler: Compiler) -> dict[str, Completer]:
     """The sources that the annotations of arguments name."""
     made: dict[str, Completer] = {}
     for field in fields:
         mark = noted(field.annotation, Complete)
+        if mark is None:
+            _refuse_inside(field.annotation, where, set())
         source = choices(field.shape.schema()) if mark is None else mark.source
         if source is not None:
             made[field.name] = completer = Completer(source, field.name, where)
@@ -269,6 +271,26 @@ def noted(annotation: Any, kind: type) -> Any:
         if item is kind or isinstance(item, kind):
             return item
     return next((found for a in get_args(annotation) if (found := noted(a, kind)) is not None), None)
+
+
+def _refuse_inside(annotation: Any, where: str, seen: set[int]) -> None:
+    """The protocol completes arguments, so nothing would ever ask for the values of a field of a model."""
+    for inner in get_args(annotation):
+        _refuse_inside(inner, where, seen)
+    if not isinstance(annotation, type) or id(annotation) in seen:
+        return
+    seen.add(id(annotation))
+    try:
+        fields = get_type_hints(annotation, include_extras=True)
+    except (NameError, TypeError, AttributeError):  # what cannot be resolved has been refused, or is not a field
+        return
+    for name, kind in fields.items():
+        if noted(kind, Complete) is not None:
+            raise RegistrationError(
+                f'{where}: there is a Complete on the field "{name}" of {annotation.__qualname__}, '
+                "but only arguments are completed: put it on the argument"
+            )
+        _refuse_inside(kind, where, seen)
 
 
 def choices(schema: Mapping[str, Any]) -> list[str] | None:

@@ -1,8 +1,8 @@
 """The arguments of one function: JSON bytes -> keyword arguments, in one decode.
 
-The fast path is a msgspec struct made for the function. Whatever it refuses is read again as plain JSON by the
-intermediate form, which mends what may be mended ("5" for an integer) or names every bad argument.
-Must not know: functions, annotations, docstrings.
+The fast path is a msgspec struct made for the function. Whatever it refuses is read again as plain JSON by the nodes,
+which mend what may be mended ("5" for an integer) or name every bad argument.
+Must not know: functions, docstrings.
 """
 
 import collections
@@ -16,8 +16,8 @@ from redstart.schema.containers import opened
 from redstart.schema.document import Defs, Schema, finish
 from redstart.schema.errors import Findings, Problem, ShapeError, show_typed, twice
 from redstart.schema.nodes import RecordNode, Slot
-from redstart.schema.scalars import ABSENT, Node, Walk
-from redstart.schema.types import native_decoder
+from redstart.schema.scalars import ABSENT, Walk
+from redstart.schema.types import CompiledType, native_decoder
 
 asdict = msgspec.structs.asdict
 
@@ -26,17 +26,30 @@ TOO_DEEP = Problem("", "The arguments are nested too deeply", kind="text")
 RECORD_MARKS = ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__", "__pydantic_fields__")
 
 
-class Argument(msgspec.Struct):
-    """One argument: how it is read, and what stands in for it. `make` makes a fresh default for each call."""
+class Argument(msgspec.Struct, frozen=True):
+    """One argument. `make`, where there is one, makes a fresh default for each call."""
 
-    slot: Slot
-    native: Any
-    default: Any = ABSENT
-    make: Callable[[], Any] | None = None
+    name: str
+    annotation: object
+    description: str
+    required: bool
+    default: Any  # or ABSENT
+    shape: CompiledType
+    keyword_only: bool = False
+    make: Callable[[], object] | None = None
+
+    @property
+    def may_be_absent(self) -> bool:
+        """Whether nothing stands in for it."""
+        return not self.required and self.default is ABSENT and self.make is None
+
+    def slot(self) -> Slot:
+        notes = {"description": self.description} if self.description else {}
+        return Slot(self.name, self.name, self.shape.node, self.required, self.default, {**notes, **self.shape.notes})
 
 
-def fresh(default: Any) -> Callable[[], Any] | None:
-    """A maker of copies, where sharing one default between calls would let them meet."""
+def fresh(default: object) -> Callable[[], object] | None:
+    """A maker of copies, where calls would otherwise share one default."""
     if isinstance(default, COPIED) or any(hasattr(type(default), mark) for mark in RECORD_MARKS):
         return lambda: copy.deepcopy(default)
     return None
@@ -47,18 +60,11 @@ class Arguments:
 
     def __init__(self, arguments: Sequence[Argument]) -> None:
         self._arguments = arguments
-        self._record = RecordNode("Arguments", None, dict)
-        self._record.slots = tuple(argument.slot for argument in arguments)
+        self._record = RecordNode("Arguments", None, dict, [argument.slot() for argument in arguments])
         self._record.closed = True
-        self._required = sum(argument.slot.required for argument in arguments)
-        wires = [argument.slot.wire for argument in arguments]
-        self._needles = [msgspec.json.encode(wire) for wire in wires]
-        # A name can be written with escapes: then counting its plain form proves nothing.
-        self._escape = b"\\u00" if all(wire.isascii() and wire.isidentifier() for wire in wires) else b"\\"
-        self._late: list[tuple[Argument, Node]] = []
-        self._names: dict[str, str] = {}
+        self._late: list[Argument] = []  # what msgspec cannot decode
+        self._names: dict[str, str] = {}  # names of the struct's fields, where they cannot be those of the arguments
         self._decode = self._make_decoder()
-        self._finish = bool(self._late or self._names or any(_may_vanish(item) for item in arguments))
         self.bind = self._make_bind()
 
     def schema(self) -> Schema:
@@ -67,8 +73,13 @@ class Arguments:
 
     def _make_bind(self) -> Callable[[bytes | msgspec.Raw | None], dict[str, Any]]:
         # A closure, not a method: on this path every attribute lookup shows.
-        decode, needles, escape, required = self._decode, self._needles, self._escape, self._required
-        finish, finished, mend, refuse_twice = self._finish, self._finished, self._mend, self._refuse_twice
+        names = [argument.name for argument in self._arguments]
+        needles = [msgspec.json.encode(name) for name in names]
+        # A name can be written with escapes: then counting its plain form proves nothing.
+        escape = b"\\u00" if all(name.isascii() and name.isidentifier() for name in names) else b"\\"
+        required = sum(argument.required for argument in self._arguments)
+        finish = bool(self._late or self._names or any(item.may_be_absent for item in self._arguments))
+        decode, finished, mend, refuse_twice = self._decode, self._finished, self._mend, self._refuse_twice
 
         def bind(raw: bytes | msgspec.Raw | None) -> dict[str, Any]:
             """Keyword arguments for the function, defaults filled in; ShapeError names every bad argument."""
@@ -100,29 +111,24 @@ class Arguments:
         except (ValueError, RecursionError):
             return  # the decoder has its own words for it
         if isinstance(pairs, tuple):
-            found = Findings()
+            problems = Findings()
             for key, times in collections.Counter(key for key, _ in pairs).items():
                 if times > 1:
-                    found.add(twice, key)
-            if found.count:
-                raise found.error()
+                    problems.add(twice, key)
+            if problems.count:
+                raise problems.error()
 
     def _finished(self, out: dict[str, Any], raw: bytes) -> dict[str, Any]:
         """Renames, conversions that msgspec cannot do, and optional arguments without a default."""
         if self._names:
             out = {self._names[name]: value for name, value in out.items()}
         walk = Walk(False, enough=1)  # `_mend` says what is wrong
-        for argument, node in self._late:
-            key = argument.slot.key
-            if out[key] is not msgspec.UNSET:
-                out[key] = node.read(out[key], argument.slot.wire, walk)
-            elif argument.make is not None:
-                out[key] = argument.make()
-            elif argument.default is not ABSENT:
-                out[key] = argument.default
+        for argument in self._late:
+            if out[argument.name] is not msgspec.UNSET:
+                out[argument.name] = argument.shape.node.read(out[argument.name], argument.name, walk)
         if walk.count:
             return self._mend(raw)
-        return {key: value for key, value in out.items() if value is not msgspec.UNSET}
+        return self._with_defaults({key: value for key, value in out.items() if value is not msgspec.UNSET})
 
     def _mend(self, raw: bytes) -> dict[str, Any]:
         """The slow path: plain JSON, then lax reading that collects all problems."""
@@ -144,52 +150,40 @@ class Arguments:
             raise ShapeError([TOO_DEEP]) from None
         if not isinstance(out, dict):
             raise walk.error()
+        return self._with_defaults(out)
+
+    def _with_defaults(self, out: dict[str, Any]) -> dict[str, Any]:
         for argument in self._arguments:
-            key = argument.slot.key
-            if key not in out and (argument.make is not None or argument.default is not ABSENT):
-                out[key] = argument.make() if argument.make is not None else argument.default
+            if argument.name not in out and not argument.required and not argument.may_be_absent:
+                out[argument.name] = argument.make() if argument.make is not None else argument.default
         return out
 
     def _make_decoder(self) -> Callable[[bytes], Any]:
-        decoder = native_decoder(self._struct())
+        natives = {argument.name: argument.shape.native for argument in self._arguments}
+        decoder = native_decoder(self._struct(natives))
         if decoder is None:  # msgspec refuses at least one of the types: find out which
-            for argument in self._arguments:
-                if native_decoder(argument.native) is None:
-                    argument.native = ABSENT
-            decoder = native_decoder(self._struct())
+            natives = {name: ABSENT if native_decoder(kind) is None else kind for name, kind in natives.items()}
+            decoder = native_decoder(self._struct(natives))
         assert decoder is not None
         return decoder
 
-    def _struct(self) -> Any:
-        self._late = [(item, item.slot.node) for item in self._arguments if item.native is ABSENT]
-        fields: list[Any] = []
-        self._names = {}
-        rename = {}
-        safe = all(_is_safe(item.slot.key) for item in self._arguments)
-        for number, item in enumerate(self._arguments):
-            name = item.slot.key if safe else f"p{number}"
-            rename[name] = item.slot.wire
-            if not safe:
-                self._names[name] = item.slot.key
-            fields.append(_struct_field(name, item))
-        return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True, rename=rename)
+    def _struct(self, natives: dict[str, Any]) -> type:
+        self._late = [argument for argument in self._arguments if natives[argument.name] is ABSENT]
+        safe = all(name.isidentifier() and not name.startswith("__") for name in natives)
+        names = {name if safe else f"p{number}": name for number, name in enumerate(natives)}
+        self._names = {} if safe else names
+        pairs = zip(names, self._arguments, strict=True)
+        fields = [_struct_field(name, argument, natives[argument.name]) for name, argument in pairs]
+        return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True, rename=names)
 
 
-def _is_safe(name: str) -> bool:
-    return name.isidentifier() and not name.startswith("__")
-
-
-def _may_vanish(argument: Argument) -> bool:
-    return not argument.slot.required and argument.default is ABSENT and argument.make is None
-
-
-def _struct_field(name: str, argument: Argument) -> tuple[Any, ...]:
-    late = argument.native is ABSENT
-    kind = Any if late else argument.native
-    if argument.slot.required:
+def _struct_field(name: str, argument: Argument, native: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+    late = native is ABSENT
+    kind = Any if late else native
+    if argument.required:
         return (name, kind)
-    if late or _may_vanish(argument):
-        return (name, kind | msgspec.UnsetType if not late else Any, msgspec.UNSET)
+    if late or argument.may_be_absent:
+        return (name, kind if late else kind | msgspec.UnsetType, msgspec.UNSET)
     if argument.make is not None:
         return (name, kind, msgspec.field(default_factory=argument.make))
     return (name, kind, msgspec.field(default=argument.default))

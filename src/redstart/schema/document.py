@@ -5,7 +5,9 @@ Knows: JSON Schema 2020-12 as plain dicts.  Must not know: Python types.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 Schema = dict[str, Any]
@@ -91,11 +93,9 @@ def finish(root: Schema, defs: Defs) -> Schema:
     """The document: definitions used once are written in place, the others follow under `$defs`."""
     if not defs.named:
         return root
-    uses: dict[str, int] = {}
-    for schema in (root, *defs.named.values()):
-        _count(schema, uses)
-    looped = {name for name in defs.named if _reaches(name, name, defs.named)}
-    once = {name for name, count in uses.items() if count == 1 and name not in looped}
+    inside = {name: _refs(body) for name, body in defs.named.items()}
+    uses = Counter(chain(_refs(root), *inside.values()))
+    once = {name for name, count in uses.items() if count == 1 and not _reaches_itself(name, inside)}
     kept = {name: body for name, body in defs.named.items() if name not in once and name in uses}
     out = _inline(root, once, defs.named)
     if kept:
@@ -134,29 +134,20 @@ def without_null(schema: Schema) -> Schema:
     return {**any_of(branches), **{key: out[key] for key in out if key != "anyOf"}} if branches else out
 
 
-def _children(schema: Schema) -> list[tuple[str, Any]]:
-    return [(key, value) for key, value in schema.items() if key in LISTS or key in MAPS or key in SINGLES]
-
-
-def _subschemas(schema: Schema) -> list[Schema]:
-    out: list[Any] = []
-    for key, value in _children(schema):
-        out += value if key in LISTS else value.values() if key in MAPS else [value]
-    return [inner for inner in out if isinstance(inner, dict)]
-
-
-def _each(value: Any, change: Callable[[Schema], Schema], key: str) -> Any:
-    if key in LISTS:
-        return [change(item) if isinstance(item, dict) else item for item in value]
-    if key in MAPS:
-        return {name: change(item) if isinstance(item, dict) else item for name, item in value.items()}
-    return change(value) if isinstance(value, dict) else value
-
-
 def _mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """The schema with another one in place of each schema in it."""
+
+    def changed(inner: Any) -> Any:
+        return change(inner) if isinstance(inner, dict) else inner
+
     out = dict(schema)
-    for key, value in _children(schema):
-        out[key] = _each(value, change, key)
+    for word, content in schema.items():
+        if word in LISTS:
+            out[word] = [changed(inner) for inner in content]
+        elif word in MAPS:
+            out[word] = {name: changed(inner) for name, inner in content.items()}
+        elif word in SINGLES:
+            out[word] = changed(content)
     return out
 
 
@@ -165,27 +156,27 @@ def _untitled(schema: Schema) -> Schema:
     return {word: value for word, value in schema.items() if word != "title"}
 
 
-def _count(schema: Schema, uses: dict[str, int]) -> None:
-    for inner in _subschemas(schema):
-        _count(inner, uses)
-    targets = [schema.get("$ref"), *schema.get("discriminator", {}).get("mapping", {}).values()]
-    for target in targets:
-        if isinstance(target, str) and target.startswith(PREFIX):
-            name = target.removeprefix(PREFIX)
-            uses[name] = uses.get(name, 0) + 1
+def _refs(schema: Schema) -> list[str]:
+    """The names of the definitions that a schema refers to, each as often as it does."""
+    refs = [schema.get("$ref"), *schema.get("discriminator", {}).get("mapping", {}).values()]
+    names = [ref.removeprefix(PREFIX) for ref in refs if isinstance(ref, str) and ref.startswith(PREFIX)]
+
+    def collect(inner: Schema) -> Schema:
+        names.extend(_refs(inner))
+        return inner
+
+    _mapped(schema, collect)
+    return names
 
 
-def _reaches(start: str, goal: str, named: dict[str, Schema]) -> bool:
+def _reaches_itself(name: str, inside: dict[str, list[str]]) -> bool:
     seen: set[str] = set()
-    queue = [start]
+    queue = [name]
     while queue:
-        uses: dict[str, int] = {}
-        _count(named.get(queue.pop(), {}), uses)
-        if goal in uses:
-            return True
-        queue += uses.keys() - seen
-        seen |= uses.keys()
-    return False
+        fresh = set(inside.get(queue.pop(), ())) - seen
+        seen |= fresh
+        queue += fresh
+    return name in seen
 
 
 def _inline(schema: Schema, once: set[str], named: dict[str, Schema]) -> Schema:

@@ -5,6 +5,8 @@ Knows: pydantic's TypeAdapter.  Must not know: anything else of this package but
 
 import re
 import sys
+import types
+import typing
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -13,7 +15,7 @@ import msgspec
 
 from redstart.schema.containers import opened, remembered
 from redstart.schema.cost import ENTRIES, PROBLEMS, affordable, entries, has_more_values, is_tangled, problems_per_value
-from redstart.schema.document import Defs, Schema
+from redstart.schema.document import NULL, Defs, Schema
 from redstart.schema.errors import (
     Problem,
     ValuePath,
@@ -94,12 +96,34 @@ def _generator() -> Any:
 
 def _described(schema: Schema, cls: Any) -> Schema:
     """With the words that the fields have in their annotations: `Annotated[str, "where to go"]`."""
+    properties = schema.get("properties", {})
     for name, field in getattr(cls, "__pydantic_fields__", {}).items():
-        words = [item for item in field.metadata if isinstance(item, str)]
-        inner = schema.get("properties", {}).get(field.validation_alias or name, schema.get("properties", {}).get(name))
-        if words and isinstance(inner, dict):
-            inner.setdefault("description", words[-1])
+        inner = properties.get(field.validation_alias or name, properties.get(name))
+        _describe(inner, typing.Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation)
     return schema
+
+
+def _describe(schema: object, annotation: object) -> None:
+    """Add to a schema, and to the schemas in it, the words that their annotations have."""
+    if not isinstance(schema, dict):
+        return
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        _describe(schema, args[0])
+        words = [item for item in args[1:] if isinstance(item, str)]
+        if words:
+            schema.setdefault("description", words[-1])
+        return
+    real = [arg for arg in args if arg is not type(None)]
+    if origin in (typing.Union, types.UnionType) and len(real) == 1:
+        _describe(schema, real[0])  # of the only branch of an Optional, as everywhere
+        return
+    schema = next((branch for branch in schema.get("anyOf", ()) if branch != NULL), schema)
+    for inner, arg in zip(schema.get("prefixItems", ()), args, strict=False):
+        _describe(inner, arg)
+    if args and "prefixItems" not in schema:
+        _describe(schema.get("items"), args[0])
+        _describe(schema.get("additionalProperties"), args[-1])
 
 
 class PydanticNode(Node):

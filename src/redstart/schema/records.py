@@ -14,33 +14,36 @@ from redstart.schema.scalars import ABSENT
 
 
 class RawField(msgspec.Struct):
+    """One field of a class. `key` is its name in Python, `wire` its name in JSON."""
+
     key: str
     wire: str
-    annotation: Any
+    annotation: object
     required: bool
-    default: Any = ABSENT
+    default: object = ABSENT
 
 
-Reader = Callable[[Any, dict[str, Any], RecordNode], "list[RawField]"]
+Hints = dict[str, object]
+Reader = Callable[[Any, Hints, RecordNode], "list[RawField]"]
 
 QUALIFIERS = {"Required": True, "NotRequired": False, "ReadOnly": None}
 
 
-def qualifiers(annotation: Any) -> Iterator[tuple[str, Any]]:
+def qualifiers(annotation: object) -> Iterator[tuple[str, object]]:
     """`Required[NotRequired[...]]` and the like, outermost first, of typing or typing_extensions."""
     while (name := getattr(typing.get_origin(annotation), "_name", None)) in QUALIFIERS:
         annotation = typing.get_args(annotation)[0]
         yield name, annotation
 
 
-def bare(annotation: Any) -> Any:
+def bare(annotation: object) -> object:
     """The annotation without Required, NotRequired and ReadOnly."""
     for _, inner in qualifiers(annotation):
         annotation = inner
     return annotation
 
 
-def _dataclass(cls: Any, hints: dict[str, Any], node: RecordNode) -> list[RawField]:
+def _dataclass(cls: Any, hints: Hints, node: RecordNode) -> list[RawField]:
     import dataclasses  # loaded long ago, or there would be no dataclass
 
     out = []
@@ -63,11 +66,11 @@ def _has_init_vars(cls: Any) -> bool:
     return "_FIELD_INITVAR" in kinds
 
 
-def _made(factory: Callable[[], Any]) -> Any:
+def _made(factory: object) -> object:
     return [] if factory is list else {} if factory is dict else ABSENT
 
 
-def _typed_dict(cls: Any, hints: dict[str, Any], node: RecordNode) -> list[RawField]:
+def _typed_dict(cls: Any, hints: Hints, node: RecordNode) -> list[RawField]:
     node.plain = True
     node.build = dict
     out = []
@@ -80,7 +83,7 @@ def _typed_dict(cls: Any, hints: dict[str, Any], node: RecordNode) -> list[RawFi
     return out
 
 
-def _named_tuple(cls: Any, hints: dict[str, Any], node: RecordNode) -> list[RawField]:
+def _named_tuple(cls: Any, hints: Hints, node: RecordNode) -> list[RawField]:
     defaults = cls._field_defaults  # node.plain stays False: msgspec would read an array
     return [
         RawField(name, name, hints.get(name, Any), name not in defaults, defaults.get(name, ABSENT))
@@ -88,7 +91,7 @@ def _named_tuple(cls: Any, hints: dict[str, Any], node: RecordNode) -> list[RawF
     ]
 
 
-def _struct(cls: Any, hints: dict[str, Any], node: RecordNode) -> list[RawField]:
+def _struct(cls: Any, hints: Hints, node: RecordNode) -> list[RawField]:
     config = cls.__struct_config__
     if config.array_like:
         raise TypeError(f"{cls.__qualname__} is array_like; a tool's argument needs named fields")
@@ -106,7 +109,7 @@ def _struct(cls: Any, hints: dict[str, Any], node: RecordNode) -> list[RawField]
     return out
 
 
-def _attrs(cls: Any, hints: dict[str, Any], node: RecordNode) -> list[RawField]:
+def _attrs(cls: Any, hints: Hints, node: RecordNode) -> list[RawField]:
     node.plain = True
     out = []
     for field in cls.__attrs_attrs__:

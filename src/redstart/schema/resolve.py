@@ -1,4 +1,4 @@
-"""Annotation -> intermediate form. The one place that looks at Python types.
+"""Annotation -> nodes. The one place that looks at Python types.
 
 Knows: typing, classes, Annotated.  Must not know: functions, JSON bytes.
 """
@@ -17,9 +17,20 @@ import msgspec
 from redstart.schema import records
 from redstart.schema.constraints import FAMILIES, Constraints, Notes, read_notes
 from redstart.schema.containers import ArrayNode, MapNode, TupleNode
+from redstart.schema.document import Schema
 from redstart.schema.nodes import NotedNode, RecordNode, RefNode, Slot, UnionNode
 from redstart.schema.pydantic import PydanticNode, is_foreign, needs_foreign
-from redstart.schema.scalars import ABSENT, JSON_NAMES, KINDS, NULL, AnyNode, ChoiceNode, Node, ScalarNode, path_kind
+from redstart.schema.scalars import (
+    ABSENT,
+    JSON_NAMES,
+    KINDS,
+    AnyNode,
+    ChoiceNode,
+    Node,
+    ScalarNode,
+    derived,
+    path_kind,
+)
 
 
 class UnsupportedType(TypeError):
@@ -33,14 +44,14 @@ class Scope:
         self.where = where
         self.globalns = dict(globalns)
         self.localns = dict(localns)
-        self.typevars: dict[Any, Node] = {}
-        self.done: dict[Any, Node] = {}
-        self.active: dict[Any, RefNode | None] = {}
+        self.typevars: dict[object, Node] = {}
+        self.done: dict[object, Node] = {}
+        self.active: dict[object, RefNode | None] = {}
 
-    def fail(self, annotation: Any, why: str) -> UnsupportedType:
+    def fail(self, annotation: object, why: str) -> UnsupportedType:
         return UnsupportedType(f"{self.where}: {show_type(annotation)} {why}")
 
-    def evaluate(self, text: str) -> Any:
+    def evaluate(self, text: str) -> object:
         """What an annotation that is a text means to the code that it stands in; elsewhere it means nothing."""
         if not self.globalns and not self.localns:
             raise self.fail(repr(text), "is a text, where a type is needed")
@@ -50,12 +61,12 @@ class Scope:
             raise self.fail(text, f"cannot be resolved: {error}") from error
 
 
-def show_type(annotation: Any) -> str:
+def show_type(annotation: object) -> str:
     return annotation.__qualname__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
 
 
-def compile_node(annotation: Any, scope: Scope) -> Node:
-    """The node for an annotation; a type met inside itself becomes a `RefNode` (records: the record itself)."""
+def compile_node(annotation: object, scope: Scope) -> Node:
+    """The node for an annotation; a type inside of itself becomes a `RefNode` (records: the record itself)."""
     try:
         kind = KINDS.get(annotation)
         known = scope.done.get(annotation)
@@ -66,7 +77,7 @@ def compile_node(annotation: Any, scope: Scope) -> Node:
     if known is not None and not scope.typevars:
         return known
     if annotation in scope.active:
-        again = scope.active[annotation] or RefNode(_alias_name(annotation))
+        again = scope.active[annotation] or RefNode(getattr(annotation, "__name__", "Type"))
         scope.active[annotation] = again
         return again
     scope.active[annotation] = None
@@ -79,39 +90,26 @@ def compile_node(annotation: Any, scope: Scope) -> Node:
     return node
 
 
-def _alias_name(annotation: Any) -> str:
-    return getattr(annotation, "__name__", "Type")
-
-
 def _compile(annotation: Any, scope: Scope) -> Node:
     if annotation is Any or annotation is object:
         return AnyNode()
-    if annotation is None:
-        return ScalarNode(NULL)
-    form = FORMS.get(type(annotation).__name__)
-    if form is not None:
-        return form(annotation, scope)
+    if annotation is None or annotation is typing.LiteralString:
+        return ScalarNode(KINDS[type(None) if annotation is None else str])
+    if isinstance(annotation, str | ForwardRef):
+        text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
+        return compile_node(scope.evaluate(text), scope)
+    if isinstance(annotation, typing.NewType):
+        return compile_node(annotation.__supertype__, scope)
+    if isinstance(annotation, TypeVar):
+        return _typevar(annotation, scope)
+    if type(annotation).__name__ == "TypeAliasType":
+        return _alias(annotation, scope)
     origin = typing.get_origin(annotation)
     if origin is not None:
         return _generic(annotation, origin, scope)
     if isinstance(annotation, type):
         return _class(annotation, scope)
-    bare = BARE.get(annotation)
-    if bare is not None:
-        return bare()
     raise scope.fail(annotation, "is not a type that JSON can carry")
-
-
-def _text(annotation: str, scope: Scope) -> Node:
-    return compile_node(scope.evaluate(annotation), scope)
-
-
-def _forward(annotation: ForwardRef, scope: Scope) -> Node:
-    return compile_node(scope.evaluate(annotation.__forward_arg__), scope)
-
-
-def _newtype(annotation: Any, scope: Scope) -> Node:
-    return compile_node(annotation.__supertype__, scope)
 
 
 def _alias(annotation: Any, scope: Scope) -> Node:
@@ -130,41 +128,30 @@ def _typevar(annotation: TypeVar, scope: Scope) -> Node:
     return compile_node(Any if annotation.__bound__ is None else annotation.__bound__, scope)
 
 
-FORMS: dict[str, Callable[[Any, Scope], Node]] = {
-    "str": _text,
-    "ForwardRef": _forward,
-    "NewType": _newtype,
-    "TypeAliasType": _alias,
-    "TypeVar": _typevar,
-}
-
-
 def _generic(annotation: Any, origin: Any, scope: Scope) -> Node:
-    handler = ORIGINS.get(origin)
     args = typing.get_args(annotation)
-    if handler is not None:
-        return handler(args, scope)
     if origin is typing.Annotated:
         return _annotated(annotation, scope)
-    if type(origin).__name__ == "TypeAliasType":
-        with_args = _bound(origin.__type_params__, args, scope)
-        return _with_typevars(with_args, scope, lambda: compile_node(origin.__value__, scope))
-    if isinstance(origin, type):
-        if is_foreign(origin):
-            return PydanticNode(annotation, scope.fail)
-        bound = _bound(getattr(origin, "__parameters__", ()), args, scope)
-        return _with_typevars(bound, scope, lambda: _class(origin, scope, annotation))
-    raise scope.fail(annotation, "is not a type that JSON can carry")
-
-
-def _bound(parameters: Any, args: Any, scope: Scope) -> dict[Any, Node]:
-    return {parameter: compile_node(arg, scope) for parameter, arg in zip(parameters, args, strict=False)}
-
-
-def _with_typevars(bound: dict[Any, Node], scope: Scope, work: Callable[[], Node]) -> Node:
-    before, scope.typevars = scope.typevars, {**scope.typevars, **bound}
+    if origin in UNIONS:
+        return _union(args, scope)
+    if origin is typing.Literal:
+        return _literal(args, scope)
+    if origin in QUALIFIERS:
+        return compile_node(args[0], scope)
+    container = _container(origin, args, scope)
+    if container is not None:
+        return container
+    is_alias = type(origin).__name__ == "TypeAliasType"
+    if not is_alias and not isinstance(origin, type):
+        raise scope.fail(annotation, "is not a type that JSON can carry")
+    if not is_alias and is_foreign(origin):
+        return PydanticNode(annotation, scope.fail)
+    parameters = origin.__type_params__ if is_alias else getattr(origin, "__parameters__", ())
+    before = scope.typevars
+    bound = {parameter: compile_node(arg, scope) for parameter, arg in zip(parameters, args, strict=False)}
+    scope.typevars = {**before, **bound}
     try:
-        return work()
+        return compile_node(origin.__value__, scope) if is_alias else _class(origin, scope, annotation)
     finally:
         scope.typevars = before
 
@@ -172,14 +159,14 @@ def _with_typevars(bound: dict[Any, Node], scope: Scope, work: Callable[[], Node
 # Annotated --------------------------------------------------------------------------------------------------
 
 
-def _annotated(annotation: Any, scope: Scope) -> Node:
+def _annotated(annotation: object, scope: Scope) -> Node:
     base, *metadata = typing.get_args(annotation)
     if needs_foreign(metadata):
         return PydanticNode(annotation, scope.fail)
     return limit(compile_node(base, scope), read_notes(metadata), annotation, scope)
 
 
-def limit(node: Node, notes: Notes, annotation: Any, scope: Scope) -> Node:
+def limit(node: Node, notes: Notes, annotation: object, scope: Scope) -> Node:
     """The node with the notes' limits; in a union they go to every branch that they fit."""
     if not notes.bounds and not notes.predicates:
         return node
@@ -212,38 +199,48 @@ def _fits(node: Node, notes: Notes) -> bool:
 # Containers -------------------------------------------------------------------------------------------------
 
 
-def _array(build: Any, origin: Any, plain: bool = True) -> Callable[[Any, Scope], Node]:
-    def make(args: Any, scope: Scope) -> Node:
-        return ArrayNode(_item(args[0], scope) if args else AnyNode(), build, origin, plain)
-
-    return make
+def _defaultdict(value: dict[Any, Any]) -> object:
+    return collections.defaultdict(None, value)
 
 
-def _tuple(args: Any, scope: Scope) -> Node:
+UNIONS = (Union, types.UnionType)
+QUALIFIERS = (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
+# Origin -> what makes the container from a list, what msgspec knows it as, and whether msgspec reads it as we do.
+ARRAYS: dict[object, tuple[Callable[..., object], object, bool]] = {
+    **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection), (list, list, True)),
+    abc.Iterable: (list, list, False),
+    **dict.fromkeys((set, abc.Set, abc.MutableSet), (set, set, True)),
+    frozenset: (frozenset, frozenset, True),
+    collections.deque: (collections.deque, ABSENT, False),
+}
+MAPS: dict[object, tuple[Callable[..., object], bool]] = {
+    **dict.fromkeys((dict, abc.Mapping, abc.MutableMapping), (dict, True)),
+    collections.OrderedDict: (collections.OrderedDict, False),
+    collections.defaultdict: (_defaultdict, False),
+}
+
+
+def _container(origin: object, args: tuple[Any, ...], scope: Scope) -> Node | None:
+    """The node of an array, a fixed tuple or a map; None for anything else."""
+    if origin in ARRAYS:
+        return ArrayNode(_item(args[0], scope) if args else AnyNode(), *ARRAYS[origin])
+    if origin in MAPS:
+        key: Node = compile_node(args[0], scope) if args else AnyNode()
+        value = _item(args[1], scope) if args else AnyNode()
+        return MapNode(ScalarNode(KINDS[str]) if isinstance(key, AnyNode) else key, value, *MAPS[origin])
+    if origin is not tuple:
+        return None
     if len(args) == 2 and args[1] is ...:
-        return ArrayNode(_item(args[0], scope), tuple, tuple, True)
+        return ArrayNode(_item(args[0], scope), tuple, tuple)
     return TupleNode([_item(arg, scope) for arg in args if arg != ()])
 
 
-def _item(annotation: Any, scope: Scope) -> Node:
+def _item(annotation: object, scope: Scope) -> Node:
     node, notes = compile_field(annotation, scope)
     return NotedNode(node, notes) if notes else node
 
 
-def _map(build: Any, plain: bool = True) -> Callable[[Any, Scope], Node]:
-    def make(args: Any, scope: Scope) -> Node:
-        key: Node = compile_node(args[0], scope) if args else ScalarNode(KINDS[str])
-        value = _item(args[1], scope) if args else AnyNode()
-        return MapNode(ScalarNode(KINDS[str]) if isinstance(key, AnyNode) else key, value, build, plain)
-
-    return make
-
-
-def _defaultdict(value: dict[Any, Any]) -> Any:
-    return collections.defaultdict(None, value)
-
-
-def _union(args: Any, scope: Scope) -> Node:
+def _union(args: tuple[object, ...], scope: Scope) -> Node:
     branches: list[Node] = []
     for arg in args:
         if arg is msgspec.UnsetType:  # absence is not a value in JSON
@@ -253,55 +250,22 @@ def _union(args: Any, scope: Scope) -> Node:
     return UnionNode(branches)
 
 
-def _literal(args: Any, scope: Scope) -> Node:
+def _literal(args: tuple[object, ...], scope: Scope) -> Node:
     pairs = [(arg.value if isinstance(arg, enum.Enum) else arg, arg) for arg in args]
     for key, _ in pairs:
         if type(key) not in JSON_NAMES:
             raise scope.fail(key, "cannot be a Literal in JSON")
     plain = all(type(arg) in (str, int, type(None)) for arg in args)
-    return ChoiceNode(pairs, cls=typing.Literal[tuple(args)], plain=plain)
-
-
-def _inner(args: Any, scope: Scope) -> Node:
-    return compile_node(args[0], scope)
-
-
-ORIGINS: dict[Any, Callable[[Any, Scope], Node]] = {
-    Union: _union,
-    types.UnionType: _union,
-    typing.Literal: _literal,
-    list: _array(list, list),
-    abc.Sequence: _array(list, list),
-    abc.MutableSequence: _array(list, list),
-    abc.Collection: _array(list, list),
-    abc.Iterable: _array(list, list, plain=False),
-    set: _array(set, set),
-    abc.Set: _array(set, set),
-    abc.MutableSet: _array(set, set),
-    frozenset: _array(frozenset, frozenset),
-    collections.deque: _array(collections.deque, ABSENT, plain=False),
-    tuple: _tuple,
-    dict: _map(dict),
-    abc.Mapping: _map(dict),
-    abc.MutableMapping: _map(dict),
-    collections.OrderedDict: _map(collections.OrderedDict, plain=False),
-    collections.defaultdict: _map(_defaultdict, plain=False),
-    typing.Required: _inner,
-    typing.NotRequired: _inner,
-    typing.Final: _inner,
-    typing.ClassVar: _inner,
-}
-BARE: dict[Any, Callable[[], Node]] = {typing.LiteralString: lambda: ScalarNode(KINDS[str])}
+    return ChoiceNode(pairs, cls=typing.Literal[args], plain=plain)
 
 
 # Classes ----------------------------------------------------------------------------------------------------
 
 
-def _class(cls: type, scope: Scope, annotation: Any = None) -> Node:
-    if cls is tuple:
-        return ArrayNode(AnyNode(), tuple, tuple, True)
-    if cls in ORIGINS:
-        return ORIGINS[cls]((), scope)
+def _class(cls: type, scope: Scope, annotation: object = None) -> Node:
+    container = ArrayNode(AnyNode(), tuple, tuple) if cls is tuple else _container(cls, (), scope)
+    if container is not None:
+        return container
     if issubclass(cls, enum.Enum):
         return _enum(cls, scope)
     if is_foreign(cls):
@@ -313,19 +277,8 @@ def _class(cls: type, scope: Scope, annotation: Any = None) -> Node:
         return ScalarNode(path_kind(cls))
     for base in (str, int, float, bytes):
         if issubclass(cls, base):
-            return ScalarNode(_subclass(cls, base))
+            return ScalarNode(derived(KINDS[base], cls))
     raise scope.fail(cls, "is not a type that JSON can carry. Use a dataclass, TypedDict or msgspec.Struct instead")
-
-
-def _subclass(cls: Any, base: type) -> Any:
-    kind = KINDS[base]
-    lax = kind.lax
-    return msgspec.structs.replace(
-        kind,
-        native=ABSENT,
-        strict=lambda value: cls(kind.strict(value)),
-        lax=(lambda value: cls(lax(value))) if lax is not None else None,
-    )
 
 
 def _enum(cls: type[enum.Enum], scope: Scope) -> Node:
@@ -339,7 +292,7 @@ def _enum(cls: type[enum.Enum], scope: Scope) -> Node:
     return ChoiceNode(pairs, name=cls.__name__, cls=cls, plain=plain)
 
 
-def _record(cls: type, annotation: Any, reader: "records.Reader", scope: Scope) -> Node:
+def _record(cls: type, annotation: object, reader: records.Reader, scope: Scope) -> Node:
     node = RecordNode(cls.__name__, annotation, cls)
     if scope.typevars:
         node.key = node  # the same annotation means another type elsewhere
@@ -367,25 +320,25 @@ def _class_scope(cls: type, scope: Scope) -> Scope:
     return inner
 
 
-def _hints(cls: type, scope: Scope) -> dict[str, Any]:
+def _hints(cls: type, scope: Scope) -> dict[str, object]:
     try:
         return typing.get_type_hints(cls, localns=scope.localns, include_extras=True)
     except (NameError, TypeError) as error:
         raise scope.fail(cls, f"has an annotation that cannot be resolved: {error}") from error
 
 
-def compile_field(annotation: Any, scope: Scope) -> tuple[Node, dict[str, Any]]:
+def compile_field(annotation: object, scope: Scope) -> tuple[Node, Schema]:
     """The node, and what the outermost `Annotated` adds to its schema."""
     stripped = records.bare(annotation)
     return compile_node(stripped, scope), _notes(stripped)
 
 
-def _notes(annotation: Any) -> dict[str, Any]:
+def _notes(annotation: Any) -> Schema:
     """The schema notes of an `Annotated`, also of the only branch of an Optional."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
         return {**_notes(annotation.__origin__), **read_notes(annotation.__metadata__).schema}
-    if origin in (Union, types.UnionType):
+    if origin in UNIONS:
         real = [arg for arg in typing.get_args(annotation) if arg is not type(None)]
         return _notes(real[0]) if len(real) == 1 else {}
     return {}

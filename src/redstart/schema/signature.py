@@ -17,33 +17,14 @@ from redstart.schema.arguments import Argument, Arguments, fresh
 from redstart.schema.callables import CallTarget, SignatureError, find_target
 from redstart.schema.docstring import Docstring, parse_docstring
 from redstart.schema.document import Schema
-from redstart.schema.nodes import Slot
+from redstart.schema.nodes import strictly
 from redstart.schema.resolve import Scope, UnsupportedType
-from redstart.schema.scalars import ABSENT, Sentinel, Walk
-from redstart.schema.types import CompiledType, compile_shape
+from redstart.schema.scalars import ABSENT, INVALID
+from redstart.schema.types import compile_shape
 
-__all__ = ["EMPTY", "Field", "Signature", "SignatureError", "compile_signature"]
+__all__ = ["EMPTY", "Argument", "Signature", "SignatureError", "compile_signature"]
 
-EMPTY: Any = Sentinel("EMPTY")  # no annotation, or no default
-
-
-class Field(msgspec.Struct, frozen=True):
-    """One argument. `make`, where there is one, makes a fresh default for each call."""
-
-    name: str
-    annotation: Any
-    description: str
-    required: bool
-    default: Any
-    shape: CompiledType
-    keyword_only: bool = False
-    make: Callable[[], Any] | None = None
-
-    def argument(self) -> Argument:
-        default = ABSENT if self.default is EMPTY else self.default
-        notes = {"description": self.description} if self.description else {}
-        slot = Slot(self.name, self.name, self.shape.node, self.required, default, {**notes, **self.shape.notes})
-        return Argument(slot, self.shape.native, default, self.make)
+EMPTY = ABSENT  # no annotation, or no default
 
 
 class Signature:
@@ -52,10 +33,10 @@ class Signature:
     def __init__(
         self,
         name: str,
-        fields: Iterable[Field],
+        fields: Iterable[Argument],
         *,
         docs: Docstring,
-        injected: dict[str, Any] | None = None,
+        injected: dict[str, object] | None = None,
         returns: Any = EMPTY,
     ) -> None:
         self.name = name
@@ -64,13 +45,13 @@ class Signature:
         self.returns_description = docs.returns
         self.fields = tuple(fields)
         self.injected = injected or {}
-        arguments = Arguments([field.argument() for field in self.fields])
+        arguments = Arguments(self.fields)
         self.input_schema: Schema = arguments.schema()
         self.bind: Callable[[bytes | msgspec.Raw | None], dict[str, Any]] = arguments.bind
 
     @classmethod
     def from_parameters(
-        cls, name: str, params: Iterable[tuple[str, Any, str, bool, Any]], *, description: str = ""
+        cls, name: str, params: Iterable[tuple[str, object, str, bool, object]], *, description: str = ""
     ) -> "Signature":
         """From `(name, type, description, required, default)` rows; type: a JSON type name or a Python type."""
         fields = []
@@ -78,8 +59,7 @@ class Signature:
             scope = Scope(f"{name}, parameter {key}", {}, {})
             shape = compile_shape(_json_type(kind, scope), scope)
             default = EMPTY if required else default
-            make = fresh(default)
-            fields.append(Field(key, kind, text or "", required, default, shape, True, make))
+            fields.append(Argument(key, kind, text or "", required, default, shape, True, fresh(default)))
         return cls(name, fields, docs=Docstring(description=description))
 
 
@@ -95,7 +75,7 @@ JSON_TYPES = {
 }
 
 
-def _json_type(kind: Any, scope: Scope) -> Any:
+def _json_type(kind: object, scope: Scope) -> object:
     if not isinstance(kind, str):
         return kind
     if kind not in JSON_TYPES:
@@ -103,14 +83,10 @@ def _json_type(kind: Any, scope: Scope) -> Any:
     return JSON_TYPES[kind]
 
 
-def never(annotation: Any, default: Any) -> bool:
-    return False
-
-
 def compile_signature(
     fn: Callable[..., Any],
     *,
-    injected: Callable[[Any, Any], bool] = never,
+    injected: Callable[[Any, Any], bool] = lambda annotation, default: False,
     where: str | None = None,
     names: Mapping[str, Any] | None = None,
 ) -> Signature:
@@ -122,7 +98,7 @@ def compile_signature(
     target = find_target(fn, where, names)
     docs = parse_docstring(target.doc)
     fields = []
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     for parameter in target.parameters:
         annotation = _annotation(parameter, target)
         default = EMPTY if parameter.default is parameter.empty else parameter.default
@@ -135,7 +111,7 @@ def compile_signature(
     return Signature(target.name, fields, docs=docs, injected=given, returns=returns)
 
 
-REFUSED: dict[Any, str] = {
+REFUSED: dict[object, str] = {
     inspect.Parameter.VAR_POSITIONAL: "*{0} has no place in JSON. Write {0}: list[...] instead.",
     inspect.Parameter.VAR_KEYWORD: "**{0} has no place in a schema. Write {0}: dict[str, Any] instead.",
     inspect.Parameter.POSITIONAL_ONLY: "arguments are passed by name. Remove the / behind {0}.",
@@ -148,15 +124,17 @@ def _refuse_kind(parameter: inspect.Parameter, target: CallTarget) -> None:
         raise target.fail(why.format(parameter.name), parameter.name)
 
 
-def _annotation(parameter: inspect.Parameter, target: CallTarget) -> Any:
+def _annotation(parameter: inspect.Parameter, target: CallTarget) -> object:
     if parameter.annotation is not parameter.empty:
         return target.resolve(parameter.annotation, parameter.name)
     kind = type(parameter.default)
     return kind if kind in (str, int, float, bool, list, dict) else Any
 
 
-def _field(parameter: inspect.Parameter, annotation: Any, default: Any, docs: Docstring, target: CallTarget) -> Field:
-    made: Callable[[], Any] | None = None
+def _field(
+    parameter: inspect.Parameter, annotation: Any, default: object, docs: Docstring, target: CallTarget
+) -> Argument:
+    made: Callable[[], object] | None = None
     if type(default).__name__ == "Field" and hasattr(default, "default_factory"):
         raise target.fail("field(...) belongs in a class. Write the default itself.", parameter.name)
     if _is_field_info(default):
@@ -164,17 +142,19 @@ def _field(parameter: inspect.Parameter, annotation: Any, default: Any, docs: Do
         default = EMPTY
     for item in getattr(annotation, "__metadata__", ()):
         if _is_field_info(item):
-            _refuse_alias(item, parameter, target)
+            if getattr(item, "alias", None):
+                words = f"an alias is not read here. Call the parameter {item.alias} instead."
+                raise target.fail(words, parameter.name)
             if default is EMPTY:
                 default, made = _stated_default(item)
     scope = Scope(f'{target.place}: {target.label}, parameter "{parameter.name}"', target.globalns, target.localns)
     try:
         shape = compile_shape(annotation, scope)
-        if default is None and _refuses_null(shape):
+        if default is None and strictly(shape.node, None) is INVALID:
             shape = compile_shape(Union[annotation, None], scope)  # noqa: UP007 - `x: str = None` means what it says
     except UnsupportedType as error:
         raise SignatureError(str(error)) from error
-    return Field(
+    return Argument(
         name=parameter.name,
         annotation=annotation,
         description=shape.notes.get("description") or docs.params.get(parameter.name, ""),
@@ -186,23 +166,12 @@ def _field(parameter: inspect.Parameter, annotation: Any, default: Any, docs: Do
     )
 
 
-def _refuses_null(shape: CompiledType) -> bool:
-    walk = Walk(False)
-    shape.node.read(None, "", walk)
-    return bool(walk.count)
-
-
-def _is_field_info(value: Any) -> bool:
+def _is_field_info(value: object) -> bool:
     """pydantic's `Field(...)`, by duck type."""
     return hasattr(value, "default_factory") and hasattr(value, "is_required") and hasattr(value, "metadata")
 
 
-def _refuse_alias(info: Any, parameter: inspect.Parameter, target: CallTarget) -> None:
-    if getattr(info, "alias", None):
-        raise target.fail(f"an alias is not read here. Call the parameter {info.alias} instead.", parameter.name)
-
-
-def _stated_default(info: Any) -> tuple[Any, Callable[[], Any] | None]:
+def _stated_default(info: Any) -> tuple[object, Callable[[], object] | None]:
     if info.is_required():
         return EMPTY, None
     if info.default_factory is not None:

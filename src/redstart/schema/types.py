@@ -52,7 +52,7 @@ class CompiledType:
         except (ValueError, RecursionError) as error:
             raise self._explained(raw, error) from None
 
-    def convert(self, value: Any, *, lax: bool = True) -> Any:
+    def convert(self, value: object, *, lax: bool = True) -> Any:
         """The value of JSON builtins; all problems at once in a ShapeError."""
         walk = Walk(False)
         out = self.node.read(value, "", walk)
@@ -91,7 +91,7 @@ def native_decoder(native: Any) -> Callable[[bytes], Any] | None:
 
 
 def compile_type(
-    annotation: Any,
+    annotation: object,
     *,
     where: str = "type",
     globalns: Mapping[str, Any] | None = None,
@@ -101,7 +101,7 @@ def compile_type(
     return compile_shape(annotation, Scope(where, globalns or {}, localns or {}))
 
 
-def compile_shape(annotation: Any, scope: Scope) -> CompiledType:
+def compile_shape(annotation: object, scope: Scope) -> CompiledType:
     try:
         return CompiledType(*compile_field(annotation, scope))
     except UnsupportedType:
