@@ -15,10 +15,12 @@ demo: $(VENV)/.run
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
-# The same tests with the lowest versions that pyproject.toml allows. tests/interop is left out: mcp, fastmcp and fastapi
-# ask for newer versions than we do. The client's tests drive such packages as programs, in the other environment.
+# The same tests with the lowest versions that pyproject.toml allows. What needs the packages of the group interop in the
+# same process is left out: mcp, fastmcp and fastapi ask for newer versions than we do. The client's tests drive these
+# packages as programs, in the other environment.
+OTHERS := tests/interop tests/server/test_words_of_others.py
 test-oldest: $(OLDEST)/.dev $(VENV)/.dev
-	PEER_PYTHON=$(abspath $(BIN)/python) $(OLDEST)/bin/python -m pytest -n 2 --dist loadfile --ignore=tests/interop $(ARGS)
+	PEER_PYTHON=$(abspath $(BIN)/python) $(OLDEST)/bin/python -m pytest -n 2 --dist loadfile $(OTHERS:%=--ignore=%) $(ARGS)
 
 check: ruff ruff-format mypy codespell
 
