@@ -181,7 +181,7 @@ def test_nothing_of_a_call_is_left_when_it_is_answered(origin: str | None) -> No
         http = patient()
         response = await http.modern(1, "tools/call", {"name": "pause"}, headers={"origin": origin})
         assert response.status == 200
-        await http.app.host.stop()
+        await http.app.runtime.stop()
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -43,4 +43,4 @@ def test_a_request_leaves_no_cycle(era: str) -> None:
             gc.garbage.clear()
 
     left = run(test())
-    assert (left["Call"], left["Exchange"]) == (0, 0)
+    assert (left["Call"], left["Response"]) == (0, 0)

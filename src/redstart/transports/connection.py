@@ -21,8 +21,8 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from redstart.transports.backlog import Backlog
-from redstart.transports.caller import JSON_ONLY, Direct, HeaderList, Watcher
 from redstart.transports.options import WRITE_DEADLINE
+from redstart.transports.request import JSON_ONLY, Direct, HeaderList, Watcher
 
 log = logging.getLogger("redstart")
 _EAGER: Final = sys.version_info >= (3, 12)
@@ -395,7 +395,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
 
 
 class Cycle:
-    """One request and its response: the caller of `Endpoint.serve`."""
+    """One request and its response: what `Endpoint.serve` answers."""
 
     __slots__ = (
         "_body", "_headers", "_patience", "_scope", "_since", "_watcher", "_wire", "disconnected",
@@ -439,7 +439,7 @@ class Cycle:
             self._wire.hang_up(status, text)
         self._wire.transport.close()
 
-    # ------------------------------------------------------------ the caller
+    # ------------------------------------------------------------ the request
 
     @property
     def deadline(self) -> float:

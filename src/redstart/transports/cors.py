@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final
 
-from redstart.transports.caller import Caller, Direct, HeaderList, Watcher
+from redstart.transports.request import Direct, HeaderList, HttpRequest, Watcher
 
 METHOD: Final = b"access-control-request-method"
 _HEADERS: Final = b"access-control-request-headers"
@@ -30,44 +30,44 @@ def preflight(headers: Mapping[bytes, bytes]) -> HeaderList:
     return [_MAX_AGE, *((given, headers[name]) for given, name in asked if _NAMES.fullmatch(headers.get(name, b"")))]
 
 
-class PageCaller:
+class PageRequest:
     """A page of an allowed site: every response, errors too, says that the page may read it."""
 
-    __slots__ = ("_caller", "_granted")
+    __slots__ = ("_granted", "_request")
 
-    def __init__(self, caller: Caller, origin: bytes) -> None:
-        self._caller = caller
+    def __init__(self, request: HttpRequest, origin: bytes) -> None:
+        self._request = request
         self._granted: HeaderList = [(_ORIGIN, origin), (b"vary", b"Origin"), _EXPOSED]
 
     @property
     def task(self) -> asyncio.Task[Any] | None:
-        return self._caller.task
+        return self._request.task
 
     @property
     def deadline(self) -> float:
-        return self._caller.deadline
+        return self._request.deadline
 
     @property
     def direct(self) -> Direct | None:
-        return self._caller.direct
+        return self._request.direct
 
     async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
-        return await self._caller.body(headers, limit)
+        return await self._request.body(headers, limit)
 
     async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
-        await self._caller.reply(status, body, self._with(headers))
+        await self._request.reply(status, body, self._with(headers))
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": self._with(message["headers"])}
-        await self._caller.send(message)
+        await self._request.send(message)
 
     def _with(self, headers: HeaderList) -> HeaderList:
         own = any(name == _ORIGIN for name, _ in headers)  # a route that does this itself
         return headers if own else [*headers, *self._granted]
 
     def watch(self, watcher: Watcher, patience: float) -> None:
-        self._caller.watch(watcher, patience)
+        self._request.watch(watcher, patience)
 
     def unwatch(self) -> None:
-        self._caller.unwatch()
+        self._request.unwatch()

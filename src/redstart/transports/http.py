@@ -20,10 +20,20 @@ from redstart.server.authenticate import AuthError
 from redstart.server.startup_errors import not_started
 from redstart.transports import cors
 from redstart.transports.address import client_address
-from redstart.transports.caller import JSON, AsgiCaller, Caller, Gone, HeaderList, Receive, Scope, Send
-from redstart.transports.exchange import SESSION_ENDED, Exchange, is_asking
 from redstart.transports.guard import ORIGIN_HELP, Guard, Rejection
 from redstart.transports.options import EndpointOptions
+from redstart.transports.request import (
+    JSON,
+    AsgiRequest,
+    Gone,
+    HeaderList,
+    HeaderMap,
+    HttpRequest,
+    Receive,
+    Scope,
+    Send,
+)
+from redstart.transports.response import SESSION_ENDED, Response, is_asking
 from redstart.transports.routes import answer_route, claim_paths
 from redstart.transports.sessions import HttpSession, NoRoom, Sessions
 from redstart.transports.signals import StopSignals
@@ -69,8 +79,8 @@ class Endpoint:
             idle=options["session_idle"],
             kept_bytes=options["max_kept_bytes"],
         )
-        self._exchanges: set[Exchange] = set()
-        self._left: dict[Exchange, int] = {}  # whose clients have gone and may come back, the oldest first
+        self._responses: set[Response] = set()
+        self._left: dict[Response, int] = {}  # whose clients have gone and may come back, the oldest first
         self._ready = False
         self._failure: Exception | None = None
         self._signals = StopSignals(self.begin_stop)
@@ -87,41 +97,41 @@ class Endpoint:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
-        await self.serve(scope, dict(scope["headers"]), AsgiCaller(receive, send, self.write_deadline))
+        await self.serve(scope, dict(scope["headers"]), AsgiRequest(receive, send, self.write_deadline))
 
-    async def serve(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller) -> None:
+    async def serve(self, scope: Scope, headers: HeaderMap, request: HttpRequest) -> None:
         """Serve one HTTP request."""
         origin = headers.get(b"origin")
         if origin is not None and self.guard.grants(origin):
-            caller = cors.PageCaller(caller, origin)
+            request = cors.PageRequest(request, origin)
         rejection = None if self._ready and self.runtime.started else await self._prepare()
         try:
             if rejection is None:
-                rejection = await self._serve(scope, headers, caller)
+                rejection = await self._serve(scope, headers, request)
         except Gone:
             return
         except NoRoom:
             rejection = _NO_ROOM
         if rejection is not None:
             error = failure(None, ProtocolError(INVALID_REQUEST, rejection.text))
-            await caller.reply(rejection.status, error, [JSON, *rejection.headers])
+            await request.reply(rejection.status, error, [JSON, *rejection.headers])
 
-    async def _serve(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller) -> Rejection | None:
+    async def _serve(self, scope: Scope, headers: HeaderMap, request: HttpRequest) -> Rejection | None:
         pairs = scope["headers"]
         if len(headers) != len(pairs) and (twice := h.duplicated(pairs)) is not None:
             error = ProtocolError(HEADER_MISMATCH, f"The header {twice.decode('latin-1')} stands twice")
-            await caller.reply(400, failure(None, error), [JSON])
+            await request.reply(400, failure(None, error), [JSON])
             return None
         rejection = self.guard.check(headers)
         if rejection is not None:
             return rejection
         if scope["method"] == "OPTIONS" and cors.METHOD in headers:
-            return await self._preflight(headers, caller)
+            return await self._preflight(headers, request)
         path = scope["path"]
         legacy = self._legacy is not None and self._legacy.knows(path)
         if path not in self._paths and not legacy and not self._mounted_here(scope):
             if self.server.routes:
-                return await answer_route(self, scope, headers, caller)
+                return await answer_route(self, scope, headers, request)
             return Rejection(404, f"Nothing is served at this path; the MCP endpoint is {self.path}")
         user = None
         if self.server.auth is not None:
@@ -131,20 +141,20 @@ class Endpoint:
                 return Rejection(error.status, str(error), _CHALLENGE if error.status == 401 else ())
         method = scope["method"]
         if legacy:
-            return await self._legacy(scope, headers, caller, user)  # type: ignore[no-any-return]
+            return await self._legacy(scope, headers, request, user)  # type: ignore[no-any-return]
         if method == "POST":
-            return await self._post(scope, headers, caller, user)
+            return await self._post(scope, headers, request, user)
         if method == "GET":
-            return await self._get(scope, headers, caller, user)
+            return await self._get(scope, headers, request, user)
         if method == "DELETE":
-            return await self._delete(headers, caller, user)
+            return await self._delete(headers, request, user)
         return Rejection(405, f"{method} is not supported here; use POST", (_ALLOW,))
 
-    async def _preflight(self, headers: dict[bytes, bytes], caller: Caller) -> Rejection | None:
+    async def _preflight(self, headers: HeaderMap, request: HttpRequest) -> Rejection | None:
         """A browser asks whether a page may send a request: no path and no token is looked at yet."""
-        if not isinstance(caller, cors.PageCaller):
+        if not isinstance(request, cors.PageRequest):
             return Rejection(403, ORIGIN_HELP.format(headers.get(b"origin", b"").decode("latin-1")[:200]))
-        await caller.reply(200, b"", cors.preflight(headers))
+        await request.reply(200, b"", cors.preflight(headers))
         return None
 
     def _mounted_here(self, scope: Scope) -> bool:
@@ -158,19 +168,19 @@ class Endpoint:
 
     # ------------------------------------------------------------ methods
 
-    def _find_session(self, id: bytes, scope: Scope, headers: dict[bytes, bytes], user: Any) -> HttpSession | None:
+    def _find_session(self, id: bytes, scope: Scope, headers: HeaderMap, user: Any) -> HttpSession | None:
         key = principal_key(user)
         return self.sessions.find(
             id.decode("latin-1"), key, lambda: key or client_address(scope, headers, self._proxies)
         )
 
-    async def _post(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
+    async def _post(self, scope: Scope, headers: HeaderMap, request: HttpRequest, user: Any) -> Rejection | None:
         if headers.get(b"content-type") != b"application/json" and not _is_json(headers):
             return Rejection(415, "The body must be application/json")
         accepts = self.guard.accepts(headers)
         if not (accepts.json or accepts.sse):
             return Rejection(406, "The client must accept application/json or text/event-stream")
-        body = await caller.body(headers, self.guard.max_body)
+        body = await request.body(headers, self.guard.max_body)
         if body is None:
             return Rejection(413, f"The body is larger than {self.guard.max_body} bytes")
         session = self._session_of(scope, headers, body, user)
@@ -183,27 +193,25 @@ class Endpoint:
         else:
             calls = self._take(events)
             if not calls:
-                return await self._done(events, caller, session, headers)
+                return await self._done(events, request, session, headers)
         if not accepts.sse and calls[0].method.name == "subscriptions/listen":  # it would wait for ever
             error = ProtocolError(INVALID_REQUEST, "subscriptions/listen is answered as text/event-stream: accept that")
-            await caller.reply(406, link.fail(calls[0], error) or b"", [JSON])
+            await request.reply(406, link.fail(calls[0], error) or b"", [JSON])
             return None
         extra: HeaderList = []
         if session is None and link.session is not None:  # `initialize` has just opened it
             extra.append((h.SESSION, self.sessions.mint(link.session, principal_key(user)).encode()))
         for call in calls:
             call.principal = user
-        exchange = Exchange(self.runtime, caller, accepts, self.keep_alive, session, extra, self._left)
-        self._exchanges.add(exchange)
+        response = Response(self.runtime, request, accepts, self.keep_alive, session, extra, self._left)
+        self._responses.add(response)
         try:
-            await exchange.run(calls)
+            await response.run(calls)
         finally:
-            self._exchanges.discard(exchange)
+            self._responses.discard(response)
         return None
 
-    def _session_of(
-        self, scope: Scope, headers: dict[bytes, bytes], body: bytes, user: Any
-    ) -> HttpSession | Rejection | None:
+    def _session_of(self, scope: Scope, headers: HeaderMap, body: bytes, user: Any) -> HttpSession | Rejection | None:
         """The session of a message, if it has one; modern messages have none."""
         id, version = headers.get(h.SESSION), headers.get(h.VERSION)
         if version not in _KNOWN_VERSIONS and _CLAIM not in body:  # a claim in the body is answered by its own era
@@ -228,19 +236,19 @@ class Endpoint:
         return calls
 
     async def _done(
-        self, events: list[Event], caller: Caller, session: HttpSession | None, headers: dict[bytes, bytes]
+        self, events: list[Event], request: HttpRequest, session: HttpSession | None, headers: HeaderMap
     ) -> Rejection | None:
         """The reply to a message that opened no call."""
         for event in events:
             if isinstance(event, Refusal):
-                await caller.reply(event.status, event.data, [JSON])
+                await request.reply(event.status, event.data, [JSON])
                 return None
         if session is None and headers.get(h.VERSION) in _SESSION_VERSIONS:
             return Rejection(400, 'The header Mcp-Session-Id is missing; "initialize" answers with one')
-        await caller.reply(202, b"", [])
+        await request.reply(202, b"", [])
         return None
 
-    async def _get(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
+    async def _get(self, scope: Scope, headers: HeaderMap, request: HttpRequest, user: Any) -> Rejection | None:
         id, version = headers.get(h.SESSION), headers.get(h.VERSION)
         if version not in _KNOWN_VERSIONS:
             return _unknown_version(version)
@@ -258,16 +266,16 @@ class Endpoint:
             if found is None:
                 return Rejection(404, "Nothing is known of that event any more")
             stream, after = found
-        writer = Writer(caller.send, [], self.keep_alive, caller.direct, caller.deadline)
+        writer = Writer(request.send, [], self.keep_alive, request.direct, request.deadline)
         stream.attach(writer, after)
         try:
-            await writer.until_gone(caller)
+            await writer.until_gone(request)
         finally:
             if stream.writer is writer:
                 stream.writer = None
         return None
 
-    async def _delete(self, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
+    async def _delete(self, headers: HeaderMap, request: HttpRequest, user: Any) -> Rejection | None:
         id, version = headers.get(h.SESSION), headers.get(h.VERSION)
         if version not in _KNOWN_VERSIONS:
             return _unknown_version(version)
@@ -275,7 +283,7 @@ class Endpoint:
             return Rejection(405, "DELETE ends a session; there is none here", (_ALLOW,))
         if not self.sessions.end(id.decode("latin-1"), principal_key(user)):
             return _UNKNOWN_SESSION
-        await caller.reply(200, b"", [])
+        await request.reply(200, b"", [])
         return None
 
     # ------------------------------------------------------------ life
@@ -290,19 +298,19 @@ class Endpoint:
         """The server stops: end what would not end by itself, streams and calls that wait for a person."""
         self.runtime.hub.close()
         self.sessions.end_streams()
-        for exchange in tuple(self._exchanges):
-            exchange.end_calls(is_asking)
+        for response in tuple(self._responses):
+            response.end_calls(is_asking)
         if self._legacy is not None:
             self._legacy.end_calls(is_asking)
 
     def end_calls(self) -> bool:
         """The server has waited for long enough: end every call. Whether somebody is still to hear of it."""
-        count = sum(exchange.end_calls() for exchange in tuple(self._exchanges))
+        count = sum(response.end_calls() for response in tuple(self._responses))
         if self._legacy is not None:
             count += self._legacy.end_calls()
         if count:
             log.warning("the server stops, and %d %s not done", count, "call is" if count == 1 else "calls are")
-        return bool(count or self._exchanges)
+        return bool(count or self._responses)
 
     async def start(self, *, signals: bool = True) -> None:
         """Start the server. `signals`: somebody else runs us, and may tell us too late that it stops."""
@@ -368,7 +376,7 @@ class Endpoint:
                 return
 
 
-def _is_json(headers: dict[bytes, bytes]) -> bool:
+def _is_json(headers: HeaderMap) -> bool:
     kind = headers.get(b"content-type", b"").partition(b";")[0]
     return kind.strip().lower() == b"application/json"
 
@@ -379,7 +387,7 @@ def _unknown_version(version: bytes | None) -> Rejection:
     return Rejection(400, f"The header MCP-Protocol-Version is {named!r}, which is not served. Served are {served}.")
 
 
-def _bearer_token(headers: dict[bytes, bytes]) -> str:
+def _bearer_token(headers: HeaderMap) -> str:
     scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 

@@ -14,9 +14,9 @@ from urllib.parse import parse_qs
 from redstart.features.principal import principal_key
 from redstart.protocol.call import Call
 from redstart.protocol.framing import sse_event
-from redstart.transports.caller import Caller, Scope
-from redstart.transports.exchange import any_call, give_up
 from redstart.transports.guard import Rejection
+from redstart.transports.request import HeaderMap, HttpRequest, Scope
+from redstart.transports.response import any_call, give_up
 from redstart.transports.stream import Writer
 
 if TYPE_CHECKING:
@@ -67,29 +67,29 @@ class LegacySse:
     def knows(self, path: str) -> bool:
         return path.rstrip("/") in self.paths
 
-    async def __call__(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
+    async def __call__(self, scope: Scope, headers: HeaderMap, request: HttpRequest, user: Any) -> Rejection | None:
         stream = scope["path"].rstrip("/") == STREAM
         wanted = "GET" if stream else "POST"
         if scope["method"] != wanted:
             return Rejection(405, f"Use {wanted} here", ((b"allow", wanted.encode()),))
         if stream:
-            return await self._open(scope, headers, caller, user)
-        return await self._take(scope, headers, caller, user)
+            return await self._open(scope, headers, request, user)
+        return await self._take(scope, headers, request, user)
 
-    async def _open(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
+    async def _open(self, scope: Scope, headers: HeaderMap, request: HttpRequest, user: Any) -> Rejection | None:
         if not self._endpoint.guard.accepts(headers).sse:
             return Rejection(406, "The client must accept text/event-stream")
         if len(self._peers) >= MAX_PEERS:
             return Rejection(503, "Too many open streams; try again later")
         endpoint = self._endpoint
         id = secrets.token_urlsafe(24)
-        writer = Writer(caller.send, [], endpoint.keep_alive, caller.direct, caller.deadline)
+        writer = Writer(request.send, [], endpoint.keep_alive, request.direct, request.deadline)
         where = f"{scope.get('root_path', '')}{POST}?session_id={id}"
         writer.push(b"event: endpoint\ndata: %b\n\n" % where.encode())
         peer = self._peers[id] = _Peer(endpoint, writer, principal_key(user))
         endpoint.runtime.hub.peers.add(peer)
         try:
-            await writer.until_gone(caller)
+            await writer.until_gone(request)
         finally:
             del self._peers[id]
             endpoint.runtime.hub.leave(peer)
@@ -100,15 +100,15 @@ class LegacySse:
         """The server stops: end these calls, and the streams of those who have no others; how many calls there were."""
         return sum(peer.end_calls(self._endpoint.runtime, which) for peer in tuple(self._peers.values()))
 
-    async def _take(self, scope: Scope, headers: dict[bytes, bytes], caller: Caller, user: Any) -> Rejection | None:
+    async def _take(self, scope: Scope, headers: HeaderMap, request: HttpRequest, user: Any) -> Rejection | None:
         id = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_id", [""])[0]
         peer = self._peers.get(id)
         if peer is None or peer.principal != principal_key(user):
             return Rejection(404, "Unknown session; open the event stream first")
-        body = await caller.body(headers, self._endpoint.guard.max_body)
+        body = await request.body(headers, self._endpoint.guard.max_body)
         if body is None:
             return Rejection(413, f"The body is larger than {self._endpoint.guard.max_body} bytes")
-        await caller.reply(202, b"", [])
+        await request.reply(202, b"", [])
         for event in peer.link.receive(body):
             if isinstance(event, Call):
                 event.headers = headers

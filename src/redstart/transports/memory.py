@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from redstart.server.server import Server
 
 
-class _Inbox:
+class _Mailbox:
     """The client's end: a channel that calls a function."""
 
     __slots__ = ("on_message",)
@@ -38,7 +38,7 @@ class MemoryPeer:
         self._principal = principal
         self._waiting: list[bytes] = []
         self._starting: asyncio.Task[None] | None = None
-        self.channel = _Inbox(on_message)
+        self.channel = _Mailbox(on_message)
         self.link = self._runtime.link()
         self._runtime.hub.peers.add(self)
 

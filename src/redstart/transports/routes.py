@@ -16,8 +16,8 @@ from redstart.execution.kinds import is_async
 from redstart.features.errors import RegistrationError, place
 from redstart.features.results import to_json
 from redstart.features.rules import Rule, names, one_of
-from redstart.transports.caller import JSON, Caller, HeaderList, Scope
 from redstart.transports.guard import Rejection
+from redstart.transports.request import JSON, HeaderList, HeaderMap, HttpRequest, Scope
 from redstart.wire.jsonrpc import decode
 
 if TYPE_CHECKING:
@@ -82,9 +82,7 @@ def _refuse(path: str, handler: Callable[..., Any]) -> NoReturn:
     )
 
 
-async def answer_route(
-    endpoint: Endpoint, scope: Scope, headers: dict[bytes, bytes], caller: Caller
-) -> Rejection | None:
+async def answer_route(endpoint: Endpoint, scope: Scope, headers: HeaderMap, http: HttpRequest) -> Rejection | None:
     """The answer of the route at this path."""
     path, root = scope["path"], scope.get("root_path", "").rstrip("/")
     if root and path.startswith(root + "/"):
@@ -96,7 +94,7 @@ async def answer_route(
     handler = served.get(method) or (served.get("GET") if method == "HEAD" else None)
     if handler is None:
         return Rejection(405, f"{method} is not supported here", ((b"allow", ", ".join(served).encode()),))
-    body = await caller.body(headers, endpoint.guard.max_body)
+    body = await http.body(headers, endpoint.guard.max_body)
     if body is None:
         return Rejection(413, f"The body is larger than {endpoint.guard.max_body} bytes")
     query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
@@ -107,7 +105,7 @@ async def answer_route(
     except Exception as error:
         text = endpoint.server.errors.text(error, f"The route {path}")
         status, kinds, data = 500, [_TEXT], text.encode()
-    await caller.reply(status, b"" if method == "HEAD" else data, kinds)
+    await http.reply(status, b"" if method == "HEAD" else data, kinds)
     return None
 
 

@@ -23,7 +23,7 @@ PATIENCE: Final = 0.5
 """Seconds of a stop that need no words."""
 
 
-class Runner(uvicorn.Server):  # type: ignore[misc, unused-ignore]
+class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
     """Serves one Endpoint until a signal comes, or `should_exit` is set."""
 
     def __init__(self, config: Any, app: Endpoint, said: str) -> None:

@@ -48,7 +48,7 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
 
 async def serve_http(server: Server, options: HttpOptions) -> None:
     """As `run_http`, in a loop that runs; a cancellation is an orderly end too."""
-    from redstart.transports.runner import Runner
+    from redstart.transports.runner import UvicornServer
 
     host = options["host"]
     if not _is_loopback(host) and options["public_url"] is None and not options["allowed_hosts"]:
@@ -66,7 +66,7 @@ async def serve_http(server: Server, options: HttpOptions) -> None:
         listener.close()
         raise
     shown = f"http://{_url_host(host)}:{listener.getsockname()[1]}{app.path}"
-    runner = Runner(_config(app, options), app, f"{server.name} is served at {shown}\n")
+    runner = UvicornServer(_config(app, options), app, f"{server.name} is served at {shown}\n")
     serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)

@@ -22,7 +22,7 @@ from msgspec import UNSET
 from redstart.protocol.dialect import Session
 from redstart.protocol.link import Link
 from redstart.transports.options import KEPT_BYTES, MAX_SESSIONS, SESSION_IDLE
-from redstart.transports.stream import EventLog, Kept, Stream
+from redstart.transports.stream import EventLog, KeptEvents, Stream
 from redstart.wire.meta import ClientCapabilities, Implementation
 
 SHARE: Final = 10
@@ -127,7 +127,7 @@ class Sessions:
         self._limit = limit
         self._share = max(limit // SHARE, 1)
         self._idle = idle
-        self._kept = Kept(kept_bytes)
+        self._kept = KeptEvents(kept_bytes)
         self._live: OrderedDict[str, HttpSession] = OrderedDict()  # the least recently used first, also of each owner
         self._owned: dict[str, OrderedDict[str, HttpSession]] = {}
         self._ended: OrderedDict[str, int] = OrderedDict()

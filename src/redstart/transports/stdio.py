@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from redstart.protocol.framing import Framer
 from redstart.transports.loop import new_loop
 from redstart.transports.options import StdioOptions
-from redstart.transports.outlet import Outlet
+from redstart.transports.pipe import PipeWriter
 from redstart.transports.stderr import never_waiting
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class StdioPeer:
         self._framer = framer
         self._loop = asyncio.get_running_loop()
         self.link = server.runtime.link()
-        self.channel = Outlet(sink, self._loop, framer.frame, self.link.calls)
+        self.channel = PipeWriter(sink, self._loop, framer.frame, self.link.calls)
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
     # ------------------------------------------------------------ reading

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import ClassVar, Final
 
 from redstart.protocol.framing import SSE_COMMENT, sse_event, sse_prime
-from redstart.transports.caller import Caller, Direct, HeaderList, Send
 from redstart.transports.options import KEEP_ALIVE, KEPT_BYTES, WRITE_DEADLINE
+from redstart.transports.request import Direct, HeaderList, HttpRequest, Send
 
 log = logging.getLogger("redstart")
 
@@ -116,13 +116,13 @@ class Writer:
             self._idle.clear()
             await self._idle.wait()
 
-    async def until_gone(self, caller: Caller) -> None:
+    async def until_gone(self, request: HttpRequest) -> None:
         """Wait until the stream ends, or its client goes away."""
-        caller.watch(self, self._keep_alive)
+        request.watch(self, self._keep_alive)
         try:
             await self.finished()
         finally:
-            caller.unwatch()
+            request.unwatch()
 
     def client_gone(self) -> None:
         self.abort()
@@ -196,7 +196,7 @@ class Writer:
             self.on_shed = None
 
 
-class Kept:
+class KeptEvents:
     """The events of all sessions that a client may have missed. Where they are too many, whoever sent one longest ago
     loses its own."""
 
@@ -224,7 +224,7 @@ class EventLog:
 
     __slots__ = ("_events", "_kept", "size")
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: KeptEvents) -> None:
         self._kept = kept
         self._events: deque[tuple[Stream, int, bytes]] = deque()
         self.size = 0

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from redstart.features.errors import Unwind
 from redstart.protocol.call import Call
 from redstart.protocol.framing import sse_event
-from redstart.transports.caller import JSON, JSON_ONLY, Caller, HeaderList
 from redstart.transports.guard import Accepts
+from redstart.transports.request import JSON, JSON_ONLY, HeaderList, HttpRequest
 from redstart.transports.sessions import HttpSession
 from redstart.transports.stream import Stream, Writer
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, ProtocolError, failure
@@ -34,7 +34,7 @@ MAX_LEFT_BYTES: Final = 32 * 1024 * 1024
 CANCELLED: Final = ProtocolError(INVALID_REQUEST, "The client has cancelled this request.")
 
 
-class _Ended:
+class _ClosedChannel:
     """Where the messages of a call go that has been answered.
 
     The task of a request knows its call by its context. If the call still knew the response, and so the task, each
@@ -50,7 +50,7 @@ class _Ended:
         """Nothing is on its way."""
 
 
-ENDED = _Ended()
+CLOSED = _ClosedChannel()
 
 
 def is_asking(call: Call) -> bool:
@@ -72,26 +72,38 @@ def give_up(runtime: Runtime, call: Call, why: ProtocolError = STOPPING) -> byte
     return data
 
 
-class Exchange:
+class Response:
     """The channel of the calls of one POST."""
 
     __slots__ = (
-        "_accepts", "_batch", "_caller", "_calls", "_headers", "_keep_alive", "_last", "_left", "_runtime", "_session",
-        "_stream", "_task", "_writer", "gone",
+        "_accepts",
+        "_batch",
+        "_calls",
+        "_headers",
+        "_keep_alive",
+        "_last",
+        "_left",
+        "_request",
+        "_runtime",
+        "_session",
+        "_stream",
+        "_task",
+        "_writer",
+        "gone",
     )  # fmt: skip
 
     def __init__(
         self,
         runtime: Runtime,
-        caller: Caller,
+        request: HttpRequest,
         accepts: Accepts,
         keep_alive: float,
         session: HttpSession | None,
         headers: HeaderList,
-        left: dict[Exchange, int],
+        left: dict[Response, int],
     ) -> None:
         self._runtime = runtime
-        self._caller = caller
+        self._request = request
         self._accepts = accepts
         self._keep_alive = keep_alive
         self._session = session
@@ -106,12 +118,12 @@ class Exchange:
 
     async def run(self, calls: list[Call]) -> None:
         """Answer the calls and complete the response."""
-        self._task = self._caller.task
+        self._task = self._request.task
         self._calls = calls
         call = calls[0]
         self._batch = call.batch
-        caller = self._caller
-        caller.watch(self, self._keep_alive)
+        request = self._request
+        request.watch(self, self._keep_alive)
         data = None
         try:
             if len(calls) == 1:
@@ -127,15 +139,15 @@ class Exchange:
         except Unwind:
             pass  # the server stops, and a thread was told to leave: there is no answer, but an end
         finally:
-            caller.unwatch()
+            request.unwatch()
             self._left.pop(self, None)
             for call in calls:
-                call.channel = ENDED
+                call.channel = CLOSED
                 call.batch = None  # whoever keeps a call does not keep the answers of the others
         if data is None:
             data = self._last if self._batch is None else self._batch.whole()  # a cancellation completed it
         if self._writer is None and data is not None and self._accepts.json and not self.gone:
-            await caller.reply(call.status, data, [JSON, *self._headers] if self._headers else JSON_ONLY)
+            await request.reply(call.status, data, [JSON, *self._headers] if self._headers else JSON_ONLY)
         else:
             await self._complete(data, call.status)
 
@@ -187,8 +199,8 @@ class Exchange:
         return True
 
     def _open_writer(self) -> Writer:
-        caller = self._caller
-        self._writer = Writer(caller.send, self._headers, self._keep_alive, caller.direct, caller.deadline)
+        request = self._request
+        self._writer = Writer(request.send, self._headers, self._keep_alive, request.direct, request.deadline)
         return self._writer
 
     def _commit(self) -> None:
@@ -227,7 +239,7 @@ class Exchange:
             answers = [failure(call.raw_id, CANCELLED) for call in self._calls]
             data = answers[0] if self._batch is None else b"[%b]" % b",".join(answers)
         if data is not None and (status != 200 or not self._accepts.sse):
-            await self._caller.reply(status, data, [JSON, *self._headers])
+            await self._request.reply(status, data, [JSON, *self._headers])
             return
         writer = self._open_writer()
         if data is not None:

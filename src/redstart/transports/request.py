@@ -1,6 +1,6 @@
 """The client at the other end of one HTTP request: its body, the reply to it, and whether it is still there.
 
-Two forms: `AsgiCaller` speaks ASGI with whatever serves the application; `connection.Cycle` is the same over our own
+Two forms: `AsgiRequest` speaks ASGI with whatever serves the application; `connection.Cycle` is the same over our own
 connection, where a reply is one write and a client that goes away says so itself.
 """
 
@@ -14,6 +14,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 HeaderList = list[tuple[bytes, bytes]]
+HeaderMap = dict[bytes, bytes]
 
 JSON: Final = (b"content-type", b"application/json")
 JSON_ONLY: Final[HeaderList] = [JSON]
@@ -40,7 +41,7 @@ class Direct(Protocol):
         """So many bytes more wait until the client has caught up."""
 
 
-class Caller(Protocol):
+class HttpRequest(Protocol):
     """One request's client."""
 
     @property
@@ -71,7 +72,7 @@ class Caller(Protocol):
         """Nobody wants to know any more."""
 
 
-class AsgiCaller:
+class AsgiRequest:
     """A client behind any ASGI server."""
 
     __slots__ = ("_begin", "_loop", "_receive", "_timer", "_waiting", "deadline", "send", "task")

@@ -13,7 +13,7 @@ from typing import Any, Final
 HIGH_WATER: Final = 1 << 20
 
 
-class Outlet:
+class PipeWriter:
     """What goes out: one write per batch, at once when nobody else is about to answer, and never without bound.
 
     A peer that does not read fills the buffer; over HIGH_WATER we stop reading from it until it has caught up.
