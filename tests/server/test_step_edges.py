@@ -25,7 +25,7 @@ from features.asking import (
     text,
 )
 from redstart import Context, SyncContext
-from redstart.asking import runs
+from redstart.asking import steps
 from redstart.asking.seal import KeyRing
 from redstart.store.memory import MemoryState
 
@@ -227,7 +227,7 @@ def test_a_stop_lets_a_step_come_to_its_end(
     ends: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     effect = Effect()
-    monkeypatch.setattr(runs, "STEP_GRACE", 10.0 if ends else 0.01)
+    monkeypatch.setattr(steps, "STEP_GRACE", 10.0 if ends else 0.01)
 
     async def t(ctx: Context) -> str:
         return str(await ctx.step("charge", effect.awaiting))

@@ -26,7 +26,7 @@ from features.asking import (
     text,
 )
 from redstart import Context, SyncContext, Tool
-from redstart.asking import runs
+from redstart.asking import steps
 from redstart.store.memory import MemoryState
 
 ADA = accept(answer="Ada")
@@ -56,7 +56,7 @@ def test_a_stop_waits_for_the_step_of_a_thread(
     ends: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     effect = Effect()
-    monkeypatch.setattr(runs, "STEP_GRACE", 10.0 if ends else 0.01)
+    monkeypatch.setattr(steps, "STEP_GRACE", 10.0 if ends else 0.01)
 
     def t(ctx: SyncContext) -> str:
         ctx.ask("Sure?")
@@ -77,7 +77,9 @@ def test_a_stop_waits_for_the_step_of_a_thread(
 
     run(server, play)
     assert ("the step 'charge' is not done" in caplog.text) is not ends
-    assert not server.runtime.asking.steps
+    caplog.clear()
+    asyncio.run(server.runtime.stop())
+    assert "is not done" not in caplog.text  # the server has forgotten the step
     effect.may_end.set()
     if ends:  # what it has done is remembered for the round that comes again
         assert text(again(server, first, {"q1": ADA})) == "2"

@@ -163,7 +163,8 @@ def test_a_step_that_fails_may_be_tried_again() -> None:
     good = {"q1": accept(answer="x")}
     assert again(server, result, good)["result"]["isError"]
     assert text(again(server, result, good)) == "up"
-    assert not server.runtime.asking.steps
+    assert text(again(server, result, good)) == "up"
+    assert len(tries) == 2  # the step that is done is not tried again, and nothing waits for it
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

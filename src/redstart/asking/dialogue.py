@@ -1,9 +1,9 @@
-"""Asking, written once: the dialogue of one call with its peer, whatever the era.
+"""The dialogue of one call: the questions that its handler asks the client, and the answers.
 
-Handshake era: a question is a request of its own and the handler waits. Modern era: an unanswered question ends the
-call as `input_required`; the client sends the call again with the answers, the handler runs again from its first
-line, and each question that was answered returns at once. Questions asked in one turn of the loop make one round;
-a round is delivered as a whole, so that a replay meets its questions in the order of the first run.
+Handshake era: a question is a request of its own, and the handler waits. Modern era: a question without an answer ends
+the run of the handler, and the call, as `input_required`. The client sends the call again with the answers, the handler
+runs again from its first line, and each question that was answered returns at once. Questions asked in one turn of the
+loop make one round. A round is delivered as a whole, so that a replay asks in the order of the first run.
 Spec: /specification/2026-07-28/basic/patterns/mrtr.
 """
 
@@ -11,289 +11,258 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import current_task
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, TypeVar
 
-from msgspec import DecodeError, Struct
+from msgspec import DecodeError, Raw, Struct
 
-from redstart.asking.questions import BadAnswer, Question, no_stream
-from redstart.asking.records import Answered, asked, diverged
+from redstart.asking.questions import CANCEL, Answer, BadAnswer, Question, no_stream, value_of
 from redstart.asking.scope import scoped
 from redstart.asking.seal import USED, refused
-from redstart.asking.steps import Steps, inside, new_name
+from redstart.asking.state import Answered, Asked, Memory, asked
+from redstart.asking.steps import RunningSteps, Steps, inside
 from redstart.execution.limits import off_the_clock, stepped_out
-from redstart.features.errors import Unanswered, Unwind
+from redstart.features.errors import Unanswered, Unwind, log
 from redstart.features.principal import principal_key
 from redstart.protocol.call import Call, Pending
 from redstart.store.shared import scoped as owned
-from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, decode
+from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode
 
-if TYPE_CHECKING:
-    from redstart.asking.runs import Asking
+A = TypeVar("A")
+Batch = list[tuple[Question[Any], asyncio.Future[Any]]]
 
-NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 TRIES: Final = 2
 """How often a handshake client is asked one question before a bad answer counts as none."""
 
 
-def task_of(call: Call) -> asyncio.Task[Any] | None:
-    """The task that runs now. Asked without a loop, Python 3.11 makes a system call to find it."""
-    return current_task(None if call.run is None else call.run.get_loop())
+class Phase(Enum):
+    """Where a dialogue is in the run of its handler."""
+
+    RUNNING = "the handler runs"
+    RETURNED = "the handler has returned to middleware, which may ask itself, or run the handler again"
+    ENDING = "a question has no answer: the tasks and threads of the handler are told to end"
+    LEAVING = "the end of the run was raised in the handler's own code, so it must come out of it"
+    CONCLUDED = "the call has its result"
+    BROKEN = "the dialogue cannot go on, whatever its handler does"
 
 
-def in_own_task(call: Call) -> bool:
-    """Whether what runs now is the task of the call itself, and none beside it."""
-    run = call.run
-    return run is not None and current_task(run.get_loop()) is run
+class Signal(Enum):
+    """What can happen to a dialogue."""
+
+    ENDED = "a question has no answer"
+    RAISED = "the end of the run is raised in the handler's own code"
+    RETURNED = "the handler has returned to middleware"
+    REPEATED = "middleware runs the handler once more"
+    OVERRULED = "the handler has no time left: its question is not asked"
+    CONCLUDED = "the result of the call is made"
+    FAILED = "an error ends the call, even if the handler catches it"
+    RESTARTED = "the answers are there, and the handler runs from its first line"
+
+
+NEXT: Final[dict[tuple[Phase, Signal], Phase]] = {
+    (Phase.RUNNING, Signal.ENDED): Phase.ENDING,
+    (Phase.RUNNING, Signal.RAISED): Phase.LEAVING,
+    (Phase.RUNNING, Signal.RETURNED): Phase.RETURNED,
+    (Phase.RETURNED, Signal.ENDED): Phase.ENDING,
+    (Phase.RETURNED, Signal.RAISED): Phase.LEAVING,
+    (Phase.RETURNED, Signal.REPEATED): Phase.RUNNING,
+    (Phase.ENDING, Signal.RAISED): Phase.LEAVING,
+    (Phase.ENDING, Signal.OVERRULED): Phase.RUNNING,
+    (Phase.LEAVING, Signal.OVERRULED): Phase.RUNNING,
+    (Phase.CONCLUDED, Signal.RESTARTED): Phase.RUNNING,
+    **{(phase, Signal.CONCLUDED): Phase.CONCLUDED for phase in Phase if phase is not Phase.BROKEN},
+    **{(phase, Signal.FAILED): Phase.BROKEN for phase in Phase},
+}
+"""The phase after a signal. A signal that is not listed for a phase changes nothing."""
+GOING_ON: Final = (Phase.RUNNING, Phase.RETURNED)
 
 
 class Dialogue(Struct, eq=False):
-    """What one call has asked and got. Lives on the loop's thread."""
+    """What one call has asked and got. It lives on the loop's thread."""
 
     call: Call
-    shared: Asking
-    live: bool
-    """Whether questions go out as requests, now."""
-    id: str = ""
-    bound: bytes = b""
-    """What its states are good for, once that is known."""
-    rounds: int = 0
-    fresh: bool = True
-    """Whether no earlier round is known, so nobody else can be in this dialogue."""
-    answers: dict[str, Answered] = {}
-    unread: set[str] = set()
-    """Recorded answers that the handler has not met yet; until it has, it is repeating itself."""
-    once: str = ""
-    """The name of the state that this round has brought, if that is for one use and not used yet."""
-    visit: Answered | None = None
-    """The answer to a URL elicitation error: what the user did about a page. `ctx.elicit` never returns it."""
-    loose: Mapping[str, Any] = NOTHING
-    """Answers that came without a state: they count for questions with a `key=` only."""
+    memory: Memory
+    running: RunningSteps
+    timeout: float
+    """Seconds that a handshake client has for an answer."""
+    place: Callable[[Call], str]
+    """Names the handler and its file, for the log."""
+    phase: Phase = Phase.RUNNING
+    error: ProtocolError | None = None
+    """Why the dialogue is broken."""
     steps: Steps | None = None
-    concluded: bool = False
-    entered: bool = False
-    """Whether middleware has let the handler run before."""
-    broken: ProtocolError | None = None
-    """Why this dialogue cannot go on, whatever its handler makes of it."""
-    waiting: dict[asyncio.Future[Any], Pending | None] | None = None
-    """What somebody waits for, or has waited for, and the question at the client that it is the answer to."""
-
-    # One run of the handler:
-    keys: Set[str] = frozenset()
-    """The names of the questions that have a key."""
-    open: Sequence[Question] = ()
-    suspended: bool = False
-    cancelled: bool = False
-    """Whether the handler's task was cancelled to end the run."""
-    thrown: bool = False
-    """Whether the end of the run went through the handler's own frames, so that it must come out of them."""
-    ordinal: int = 0
-    batch: list[tuple[Question, asyncio.Future[Any]]] | None = None
+    open: Sequence[Question[Any]] = ()
+    """The questions that have ended the run."""
+    cancelled: asyncio.Task[Any] | None = None
+    """The task that was cancelled to end the run."""
+    waiting: dict[asyncio.Future[Any], Pending | None] = {}
+    """What somebody waits for, and the question at the client that it is the answer to."""
+    keys: set[str] = set()
+    """The names of the questions of this run that have a key."""
+    count: int = 0
+    """The number of the last question of this run without a key."""
+    batch: Batch | None = None
     """The questions of this turn of the loop."""
 
+    def signal(self, signal: Signal) -> None:
+        self.phase = NEXT.get((self.phase, signal), self.phase)
+
+    # ------------------------------------------------------------ runs
+
     def repeat(self) -> None:
-        """Middleware lets the handler run once more, in the same round: its keys stand for the same questions."""
-        self.keys, self.call.uses = frozenset(), None
+        """The handler runs once more in the same round: its keys stand for the same questions and steps."""
+        self.signal(Signal.REPEATED)
+        self.keys, self.call.uses = set(), None
         if self.steps is not None:
             self.steps.names = set()
 
     def restart(self) -> None:
-        """The handler runs from its first line."""
+        """The handler runs from its first line, with the answers of this round."""
         self.repeat()
-        self.open, self.batch = (), None
-        self.suspended = self.cancelled = self.thrown = self.concluded = False
-        self.ordinal = 0
-        self.unread = set(self.answers)
+        self.signal(Signal.RESTARTED)
+        self.count = 0
+        self.memory.unread = set(self.memory.answers)
 
-    # ------------------------------------------------------------ asking
+    def fail(self, code: int, text: str, advice: str = "") -> ProtocolError:
+        """The error that ends the call, even if the handler catches it. The log gets the advice too."""
+        if code == INTERNAL_ERROR:
+            log.error("%s: %s", self.place(self.call), f"{text} {advice}".rstrip())
+        self.signal(Signal.FAILED)
+        self.error = ProtocolError(code, text)
+        return self.error
 
-    async def ask(self, question: Question) -> Any:
-        """The answer to `question`; in the modern era waiting for it may end the run of the handler."""
-        answer = self.meet(question)
-        return await self.wait(question) if answer is None else answer
+    def take_back(self) -> None:
+        """The run has ended: the cancellation that was to end it has done its work."""
+        task, self.cancelled = self.cancelled, None
+        if task is not None:
+            task.uncancel()
 
-    async def begin_step(self, key: Any) -> tuple[Steps, str, bytes | None]:
-        """The steps of this dialogue, the key as it knows it, and the recorded result if there is one."""
-        if self.steps is None:
-            self.steps = Steps(self)
-        key = self.key(key)
-        return self.steps, key, await self.steps.begin(key)
+    def was_ended_by(self, error: BaseException) -> bool:
+        """Whether a question, and nobody else, has ended the run with this error."""
+        if self.phase in GOING_ON:
+            return False
+        self.take_back()
+        if isinstance(error, asyncio.CancelledError):
+            return self.call.run is None or self.call.run.cancelling() == 0
+        return _ends_a_run(error)
 
-    def meet(self, question: Question) -> Any:
-        """The answer to `question` where it is known at once, else None: then somebody has to `wait` for it."""
-        question.check(self.call)
-        self._identify(question)
-        return None if self.live or self.suspended or self.batch else self._answer_alone(question)
-
-    def wait(self, question: Question) -> Awaitable[Any]:
-        """The answer to a question that was just met; in the modern era this may end the run of the handler instead."""
-        if self.open and self.open[0] is question:
-            raise asyncio.CancelledError
-        return self._wait(question)
-
-    async def _wait(self, question: Question) -> Any:
-        if self.live:
-            self._refuse_where_none_can(question)
-            with off_the_clock():
-                async with stepped_out():
-                    return await self._ask_now(question)
-        if self.suspended:
-            await asyncio.sleep(0)  # a handler that swallows its end must not hold up the loop too
-            raise Unwind if question.threaded else asyncio.CancelledError
-        try:
-            return await self._in_this_turn(question)
-        except (asyncio.CancelledError, Unwind) as error:
-            if self.suspended and (isinstance(error, Unwind) or in_own_task(self.call)):
-                self.thrown = True
-            raise
-
-    def _answer_alone(self, question: Question) -> Any:
-        """The recorded answer to a question that no other one can join; where there is none the run is at its end.
-
-        The handler's own task waits for this one. (A task beside it, as `gather` makes, may have company: then None.)
-        """
-        record = self.answers.get(question.name)
-        if record is None:
-            if not in_own_task(self.call):
-                return None
-        elif not record.asked.alone:
-            return None
-        question.alone = True
-        answer = None if record is None and not self.loose else self._recall(question, record)
-        if answer is not None:
-            self.unread.discard(question.name)
-        elif record is None or in_own_task(self.call):
-            self._refuse_where_none_can(question)
-            self.open = [question]
-            self.suspended = self.thrown = True
-        return answer
-
-    def _in_this_turn(self, question: Question) -> asyncio.Future[Any]:
-        """The answer to a question that others may join, in this turn of the loop."""
-        self._refuse_where_none_can(question)
-        loop = asyncio.get_running_loop()
-        if self.batch is None:
-            self.batch = []
-            loop.call_soon(self._turn)
-        future: asyncio.Future[Any] = loop.create_future()
-        self._wait_for(future, None)
-        self.batch.append((question, future))
-        return future
-
-    def _wait_for(self, future: asyncio.Future[Any], pending: Pending | None) -> None:
-        if self.waiting is None:
-            self.waiting = {}
-        self.waiting[future] = pending
-
-    def _identify(self, question: Question) -> None:
-        """Give a question its name on the wire."""
-        if question.key is None:
-            self.ordinal += 1
-            name = f"q{self.ordinal}"
-            while name in self.keys:
-                self.ordinal += 1
-                name = f"q{self.ordinal}"
-        else:
-            name = self.key(question.key)
-            if name in self.keys or name in [f"q{number + 1}" for number in range(self.ordinal)]:
-                raise ValueError(f"two questions of one call have the key {name!r}; each needs its own")
-            self.keys |= {name}
-        question.name = name
-
-    def key(self, key: Any) -> str:
-        """The key of a question or step as this call knows it."""
-        if not key or not isinstance(key, str):
-            raise ValueError(f"the key of a question or step is a name, not {key!r}")
-        return scoped(str.__str__(key))  # also of an Enum whose members are text
-
-    def named(self) -> str:
-        """The name under which the store knows this dialogue."""
-        if not self.id:
-            self.id = new_name(None if self.fresh else self.call.params.request_state)
-        return self.id
-
-    def fail(self, error: ProtocolError) -> ProtocolError:
-        """End the call with `error`, though the handler may catch it."""
-        self.broken = error
-        return error
+    # ------------------------------------------------------------ what other packages may know
 
     @property
     def replaying(self) -> bool:
-        """Whether the handler is still repeating what it did in an earlier round."""
-        return bool(self.unread)
+        return bool(self.memory.unread)
 
     @property
     def ended(self) -> bool:
-        """Whether a question without an answer has ended this run of the handler."""
-        return self.suspended
+        return self.phase not in GOING_ON
 
     @property
     def asking(self) -> bool:
-        """Whether a question is at the client, which has not answered yet."""
-        waiting = self.waiting or {}
-        return any(pending is not None and not future.done() for future, pending in waiting.items())
+        return any(pending is not None and not future.done() for future, pending in self.waiting.items())
 
     @property
     def unspent(self) -> bool:
-        """Whether the call came with a state that is for one use and not used up yet."""
-        return bool(self.once)
+        return bool(self.memory.once)
 
     async def spend_first(self, handler: Callable[[Call], Awaitable[Any]]) -> Any:
-        """Use up a state that is for one use, now that nothing but the handler is left to refuse the call."""
         await self.spend()
         return await handler(self.call)
 
     async def spend(self) -> None:
-        """Use up the state of this round."""
-        name, self.once = self.once, ""
-        ttl = self.shared.ask_timeout + 60
-        key = owned(principal_key(self.call.principal), "used", name)
-        if not await self.shared.store.kv_set(key, b"1", ttl, nx=True, durable=True):
+        """Use up the state that this round came with."""
+        name, self.memory.once = self.memory.once, ""
+        if name and not await self.running.keep(self.stored("used", name), b"1", once=True):
             raise refused(USED)
 
+    def stored(self, *parts: str) -> str:
+        """A name in the store that belongs to the user of this call."""
+        return owned(principal_key(self.call.principal), *parts)
+
     async def settle(self) -> None:
-        """Wait for the steps that have begun."""
         if self.steps is not None:
             await self.steps.settled()
 
-    @property
-    def unsettled(self) -> bool:
-        """Whether something is left to say or to stop when the handler has ended."""
-        return bool(self.suspended or self.unread or self.waiting or self.broken)
+    def overrule(self) -> None:
+        self.signal(Signal.OVERRULED)
+        self.take_back()
 
-    @property
-    def busy(self) -> bool:
-        """Whether something has to be waited for before a round can end."""
-        return self.steps is not None or bool(self.once)
+    def close(self) -> None:
+        """Questions at the client are taken back now: the stream may be about to end."""
+        waiting, self.waiting = self.waiting, {}
+        for future, pending in waiting.items():
+            if pending is not None and not future.done():
+                self._withdraw(pending)
+            future.cancel()
 
-    # ------------------------------------------------------------ handshake era
+    # ------------------------------------------------------------ names
 
-    async def _ask_now(self, question: Question) -> Any:
-        record = self.answers.get(question.name) if self.entered else None
-        if record is not None and record.asked.digest == question.digest:
-            return question.read(record.result)
-        result = await self.fetch(question)
-        if isinstance(result, Unanswered):
-            raise result
-        if question.key is not None:  # a handler that middleware lets run once more may ask it again
-            self.answers[question.name] = Answered(asked(question), result)
-        return question.read(result)
+    async def begin_step(self, key: str) -> tuple[Steps, str, bytes | None]:
+        """The steps of this dialogue, the key as it knows it, and the recorded result if there is one."""
+        if self.steps is None:
+            self.steps = Steps(self)
+        key = _checked_key(key)
+        return self.steps, key, await self.steps.begin(key)
 
-    async def fetch(self, question: Question) -> Any:
-        """The client's result, in a form that can be read, or what stands for none."""
+    def _identify(self, question: Question[Any]) -> None:
+        """Give a question its name on the wire."""
+        if question.key is None:
+            self.count += 1
+            while f"q{self.count}" in self.keys:
+                self.count += 1
+            question.name = f"q{self.count}"
+            return
+        name = _checked_key(question.key)
+        if name in self.keys or name in [f"q{number + 1}" for number in range(self.count)]:
+            raise ValueError(f"two questions of one call have the key {name!r}; each needs its own")
+        self.keys.add(name)
+        question.name = name
+
+    def _check_may_ask(self, question: Question[Any]) -> None:
+        if not self.call.method.may_ask:
+            raise RuntimeError(f"{self.call.method.name} cannot ask: only tools, prompts and resources can")
+        if step := inside.get():
+            raise RuntimeError(
+                f"the step {step!r} asks {question.message!r}: a step is done once and then only remembered. "
+                "Ask before the step, and let it use the answer."
+            )
+
+    # ------------------------------------------------------------ questions as requests
+
+    async def ask(self, question: Question[A]) -> A:
+        """The answer to `question`, which is a request to the client."""
+        question.check(self.call)
+        self._identify(question)
+        self._check_may_ask(question)
+        with off_the_clock():
+            async with stepped_out():
+                record = self.memory.answers.get(question.name)
+                if record is not None and record.asked.digest == question.digest:
+                    return question.read(record.result)  # middleware runs the handler once more
+                result, answer = await self.request(question)
+                if isinstance(answer, Unanswered):
+                    raise answer
+                if question.key is not None:
+                    self.memory.answers[question.name] = Answered(asked(question), result)
+                return answer
+
+    async def ask_all(self, questions: Mapping[str, Question[Answer[A]]]) -> dict[str, A]:
+        """The values that the user gives, one question after the other: most clients show one form at a time."""
+        return {name: value_of(await self.ask(question), question.message) for name, question in questions.items()}
+
+    async def request(self, question: Question[A]) -> tuple[object, A | Unanswered]:
+        """The client's result and what it means, or what stands for no answer."""
         if not getattr(self.call.channel, "can_ask", True):
             raise no_stream(question)
         if self.call.session is not None and not self.call.session.initialized and not await self._initialized():
             return _no_answer(question, None)
         for _ in range(TRIES):
-            outcome = await self.send(question)
+            outcome = await self._send(question)
             if outcome is None or isinstance(outcome, ProtocolError):
                 return _no_answer(question, outcome)
             try:
                 result = decode(outcome)
-                question.read(result)
-                return result
+                return result, question.read(result)
             except BadAnswer as bad:
                 if not bad.content:
                     break
@@ -305,144 +274,203 @@ class Dialogue(Struct, eq=False):
     async def _initialized(self) -> bool:
         """Whether the client says in time that it is initialized. The spec: before that it is asked nothing."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        tellers = self.call.link.on_initialized
 
         def tell() -> None:
             if not future.done():
                 future.set_result(None)
 
-        tellers.append(tell)
+        listeners = self.call.link.on_initialized
+        listeners.append(tell)
         try:
-            async with asyncio.timeout(self.shared.ask_timeout):
+            async with asyncio.timeout(self.timeout):
                 await future
         except TimeoutError:
             return False
         finally:
-            tellers.remove(tell)
+            listeners.remove(tell)
         return True
 
-    async def send(self, question: Question) -> Any:
-        """One request to the peer: its raw result, its error, or None if it does not answer in time."""
+    async def _send(self, question: Question[Any]) -> Raw | ProtocolError | None:
+        """One request to the client: its raw result, its error, or None if it does not answer in time."""
         call = self.call
-        asked = call.link.ask(call, question.method, question.worded())
-        if asked is None:
+        sent = call.link.ask(call, question.method, question.worded())
+        if sent is None:
             return None
-        pending, data = asked
-        future = asyncio.get_running_loop().create_future()
+        pending, data = sent
+        future: asyncio.Future[Raw | ProtocolError] = asyncio.get_running_loop().create_future()
         pending.resolve = lambda outcome: None if future.done() else future.set_result(outcome)
-        self._wait_for(future, pending)
+        self.waiting[future] = pending
         try:
             call.channel.send(data)
-            async with asyncio.timeout(self.shared.ask_timeout):
+            async with asyncio.timeout(self.timeout):
                 return await future
         except TimeoutError:
             return None
         finally:
             call.link.pending.pop(pending.id, None)
-            waited = self.waiting is not None and self.waiting.pop(future, None) is not None
+            waited = self.waiting.pop(future, None) is not None
             if waited and (not future.done() or future.cancelled()):
                 self._withdraw(pending)
 
     def _withdraw(self, pending: Pending) -> None:
-        """The form on the user's screen may close, also where the client has given up the whole call."""
+        """Take a question back: the form on the user's screen may close, also if the client has given up the call."""
         data = self.call.link.withdraw(pending)
         if self.call.session is self.call.link.session:  # a new session of the same client does not know the question
             self.call.channel.send(data)
 
-    # ------------------------------------------------------------ modern era
 
-    def _turn(self) -> None:
+class ReplayedDialogue(Dialogue):
+    """A dialogue whose answers come with the next request: a question without an answer ends the run."""
+
+    async def ask(self, question: Question[A]) -> A:
+        """The recorded answer to `question`. If there is none, this is the end of the run."""
+        question.check(self.call)
+        self._identify(question)
+        if self.phase not in GOING_ON:
+            await asyncio.sleep(0)  # a handler that catches the end of its run must not block the loop
+            raise Unwind if question.threaded else asyncio.CancelledError
+        if self.batch is None:
+            record = self.memory.answers.get(question.name)
+            if self._in_own_task() if record is None else record.asked.alone:
+                answer = self._recall(question, record)
+                if answer is not None:
+                    self.memory.unread.discard(question.name)
+                    return answer
+                if self._in_own_task():  # no other question can join this one
+                    self._check_may_ask(question)
+                    question.alone = True
+                    self.open = [question]
+                    self.signal(Signal.RAISED)
+                    raise asyncio.CancelledError
+        return await self._ask_in_this_turn(question)
+
+    async def ask_all(self, questions: Mapping[str, Question[Answer[A]]]) -> dict[str, A]:
+        """The values that the user gives, in one round."""
+        answers = await asyncio.gather(*map(self.ask, questions.values()))
+        return {
+            name: value_of(answer, question.message)
+            for (name, question), answer in zip(questions.items(), answers, strict=True)
+        }
+
+    def _in_own_task(self) -> bool:
+        """Whether the task of the call itself runs now, and none beside it.
+
+        Without its argument `current_task` would look for the loop, which on Python 3.11 is a system call.
+        """
+        run = self.call.run
+        return run is not None and current_task(run.get_loop()) is run
+
+    async def _ask_in_this_turn(self, question: Question[A]) -> A:
+        """The answer to a question that others may join, in this turn of the loop."""
+        self._check_may_ask(question)
+        loop = asyncio.get_running_loop()
+        if self.batch is None:
+            self.batch = []
+            loop.call_soon(self._end_turn)
+        future: asyncio.Future[A] = loop.create_future()
+        self.waiting[future] = None
+        self.batch.append((question, future))
+        try:
+            return await future
+        except (asyncio.CancelledError, Unwind) as end:
+            if self.ended and (isinstance(end, Unwind) or self._in_own_task()):
+                self.signal(Signal.RAISED)
+            raise
+
+    def _end_turn(self) -> None:
         """One turn of the loop after the first question of a round: deliver the round, or end the run."""
         batch = [(question, future) for question, future in self.batch or () if not future.done()]
         self.batch = None
-        outcomes: list[Any] = []
+        outcomes: list[object] = []
         for question, _ in batch:
             try:
-                outcomes.append(self._recall(question, self.answers.get(question.name)))
+                outcomes.append(self._recall(question, self.memory.answers.get(question.name)))
             except Unanswered as nothing:  # to this question
                 outcomes.append(nothing)
             except Exception as error:  # the whole round is at fault
                 for _, future in batch:
                     future.set_exception(error)
                 return
-        self.open = [question for question, _ in batch if question.name not in self.answers]
+        self.open = [question for question, _ in batch if question.name not in self.memory.answers]
         if self.open:
             for question in self.open:
                 question.alone = len(batch) == 1
-            self._suspend(batch)
+            self._end_run(batch)
             return
-        for (_, future), outcome in zip(batch, outcomes, strict=True):
+        for (question, future), outcome in zip(batch, outcomes, strict=True):
+            self.memory.unread.discard(question.name)
             if isinstance(outcome, Unanswered):
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
-        self.unread.difference_update(question.name for question, _ in batch)
 
-    def _recall(self, question: Question, record: Answered | None) -> Any:
-        """The recorded answer; a bad one is struck out, so that the question is asked again."""
+    def _recall(self, question: Question[A], record: Answered | None) -> A | None:
+        """The recorded answer. A bad one is removed, so that the question is asked again."""
+        memory, name = self.memory, question.name
         if record is None:
-            if question.key is None or question.name not in self.loose:
+            if question.key is None or name not in memory.unsealed:
                 return None
-            record = self.answers[question.name] = Answered(asked(question), self.loose[question.name])
+            record = memory.answers[name] = Answered(asked(question), memory.unsealed[name])
         elif record.asked.digest != question.digest:
-            raise self.fail(diverged(self.shared.handler_of(self.call), record.asked, question))
+            raise self.fail(INTERNAL_ERROR, _divergence(record.asked, question))
         if isinstance(record.result, Unanswered):
-            self.unread.discard(question.name)
+            memory.unread.discard(name)
             raise record.result
         try:
             return question.read(record.result)
         except BadAnswer as bad:
-            if not bad.content:  # no user has said this: the client is to blame
-                raise self.fail(ProtocolError(INVALID_PARAMS, f"inputResponses[{question.name!r}]: {bad}")) from None
+            if not bad.content:  # no user can have said this: it is a mistake of the client
+                raise self.fail(INVALID_PARAMS, f"inputResponses[{name!r}]: {bad}") from None
             question.problem = str(bad)
-            del self.answers[question.name]
-            self.unread.discard(question.name)
+            del memory.answers[name]
+            memory.unread.discard(name)
             return None
 
-    def _suspend(self, batch: list[tuple[Question, asyncio.Future[Any]]]) -> None:
+    def _end_run(self, batch: Batch) -> None:
         """End the run: `async def` handlers are cancelled, threads get an exception.
 
-        So is what waits for the answers: a cancellation may be lost on its way through the handler (as in the
-        `wait_for` of Python 3.11), and then this is what the handler waits for next.
+        What waits for the answers is cancelled too: a cancellation may be lost on its way through the handler (as in
+        the `wait_for` of Python 3.11), and then this is what the handler waits for next.
         """
-        self.suspended = True
+        self.signal(Signal.ENDED)
         task = self.call.run
         if task is not None and not all(question.threaded for question, _ in batch):
             task.cancel()
-            self.cancelled = True
+            self.cancelled = task
         for question, future in batch:
             if question.threaded or task is None:
                 future.set_exception(Unwind())
             else:
                 future.cancel()
 
-    def overrule(self) -> None:
-        """The handler has no time left: its question is not asked, and does not end the run."""
-        if self.suspended and self.cancelled:
-            self.call.run.uncancel()
-        self.suspended = self.cancelled = self.thrown = False
 
-    def close(self) -> None:
-        """Nobody waits for answers any more. What was asked is taken back now: a stream may be about to end."""
-        waiting, self.waiting = self.waiting or {}, None
-        for future, pending in waiting.items():
-            if pending is not None and not future.done():
-                self._withdraw(pending)
-            future.cancel()
-
-    def _refuse_where_none_can(self, question: Question) -> None:
-        if not self.call.method.may_ask:
-            raise RuntimeError(f"{self.call.method.name} cannot ask: only tools, prompts and resources can")
-        if step := inside.get():
-            raise RuntimeError(
-                f"the step {step!r} asks {question.message!r}: a step is done once and then only remembered. "
-                "Ask before the step, and let it use the answer."
-            )
+def _checked_key(key: object) -> str:
+    """The key of a question or step as this call knows it."""
+    if not key or not isinstance(key, str):
+        raise ValueError(f"the key of a question or step is a name, not {key!r}")
+    return scoped(str.__str__(key))  # also of an Enum whose members are text
 
 
-def _no_answer(question: Question, error: ProtocolError | None) -> Any:
-    """What stands for no answer: for the user's questions that is an answer too."""
+def _ends_a_run(error: BaseException) -> bool:
+    """Whether a question may have ended a run with this exception; a task group puts it into a group."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_ends_a_run, error.exceptions))
+    return isinstance(error, asyncio.CancelledError | Unwind)
+
+
+def _no_answer(question: Question[A], error: ProtocolError | None) -> tuple[object, A | Unanswered]:
+    """The result and the answer that are used when the client gives none: a user has cancelled the question."""
     if question.method == "elicitation/create":
-        return {"action": "cancel"}
-    said = f": {error.message}" if error is not None else ""
-    return Unanswered(f"The client did not answer {question.method}{said}")
+        return CANCEL, question.read(CANCEL)
+    reason = f": {error.message}" if error is not None else ""
+    unanswered = Unanswered(f"The client did not answer {question.method}{reason}")
+    return unanswered, unanswered
+
+
+def _divergence(before: Asked, now: Question[Any]) -> str:
+    """The error text for a handler that asks something else when it runs again."""
+    return (
+        f"The handler did not ask the same question when it ran again: as {now.name!r} it first asked "
+        f"{before.kind} {before.message!r}, and now {now.kind} {now.message!r}. Between two rounds a handler must "
+        "repeat itself: put what may change into ctx.step(...), and give questions that come in any order a key=."
+    )

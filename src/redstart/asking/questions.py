@@ -1,7 +1,7 @@
 """Questions to the user: what is asked, in the words of the dialect, and what an answer means.
 
-A Question is pure data with a reader. Who sends it, and when, is the server's business: in the handshake era it is
-a request of its own, in the modern era a result carries it. Spec: /specification/2026-07-28/client/elicitation.
+A Question is data with a reader. The dialogue sends it: in the handshake era as a request, in the modern era inside of
+a result. Spec: /specification/2026-07-28/client/elicitation.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from redstart.schema.errors import ShapeError
 from redstart.wire.jsonrpc import URL_ELICITATION_REQUIRED, ProtocolError, encode
 
 T = TypeVar("T")
+A_co = TypeVar("A_co", covariant=True)
 
 
 class Accepted(Struct, Generic[T], frozen=True):
@@ -47,6 +48,8 @@ class Cancelled(Struct, frozen=True):
 Answer: TypeAlias = Accepted[T] | Declined | Cancelled
 DECLINED: Final = Declined()
 CANCELLED: Final = Cancelled()
+CANCEL: Final = {"action": "cancel"}
+"""The client's answer to an elicitation that its user has closed."""
 
 
 class UrlElicitationRequired(ProtocolError):
@@ -69,40 +72,41 @@ class UrlElicitationRequired(ProtocolError):
 
 
 class BadAnswer(Exception):
-    """An answer that means nothing; `content` says whether asking again may help."""
+    """An answer that is not valid; `content` says whether the user may give a better one."""
 
     def __init__(self, problem: str, content: bool = False) -> None:
         super().__init__(problem)
         self.content = content
 
 
-class Question(Struct):
-    """One thing to ask the peer: an elicitation, a sampling, or its roots."""
+class Question(Struct, Generic[A_co]):
+    """One thing to ask the client: an elicitation, a sampling, or its roots."""
 
     message: str
     key: str | None
     params: Raw
     digest: int
-    """A fingerprint of the whole question: a replay must ask the same one. It guards against mistakes only."""
+    """A fingerprint of the whole question: a replay must ask the same one. It finds mistakes, not attacks."""
     needs: Sequence[str]
     """The capabilities without which a client cannot be asked."""
     name: str = ""
-    """On the wire: the key, or `q1`, `q2` … in the order in which a call asks."""
+    """The name on the wire: the key, or `q1`, `q2` … in the order in which a call asks."""
     problem: str = ""
-    """What was wrong with the answer before."""
+    """What was wrong with the last answer."""
     threaded: bool = False
+    """Whether a thread asks."""
     alone: bool = False
     """Whether it was the only question of its turn."""
 
     kind: ClassVar[str]
     method: ClassVar[str]
 
-    def read(self, result: Any) -> Any:
+    def read(self, result: object) -> A_co:
         """What the client's answer means, or a BadAnswer."""
         raise NotImplementedError
 
     def reworded(self, message: str) -> Raw:
-        """The params with these words, where they have any."""
+        """The params with this message, if they have one."""
         return self.params
 
     def worded(self) -> Raw:
@@ -120,21 +124,21 @@ class Question(Struct):
 _DOING: Final = {"elicitation.form": "ask the user a question", "elicitation.url": "send the user to a web page"}
 
 
-def _cannot_ask(call: Call, question: Question, need: str) -> Exception:
+def _cannot_ask(call: Call, question: Question[object], need: str) -> Exception:
     what = need.partition(".")[0]
     if call.dialect.modern:
-        # `{}` is the whole of a plain form, so a client that declared nothing is told the shorter way.
+        # `{}` declares plain forms, so a client that declared nothing is told the shorter way.
         short = need == "elicitation.form" and not call.capabilities.has(what)
         return missing_capability([what if short else need], question.message)
     return _cannot(question, need, f"the client does not support it (it did not declare {need})")
 
 
-def no_stream(question: Question) -> ToolError:
-    """What a handler ends as that asks somebody who waits for one JSON document."""
+def no_stream(question: Question[object]) -> ToolError:
+    """The error for a question to a client that waits for one JSON document."""
     return _cannot(question, question.needs[0], "the client accepts no messages before the result")
 
 
-def _cannot(question: Question, need: str, reason: str) -> ToolError:
+def _cannot(question: Question[object], need: str, reason: str) -> ToolError:
     doing = _DOING.get(need, "use " + need.replace(".", " with "))
     return ToolError(f"This needs to {doing}, but {reason}. The question was: {question.message}")
 
@@ -147,7 +151,7 @@ _FORM: Final = ("elicitation.form",)
 _URL: Final = ("elicitation.url",)
 
 
-class FormQuestion(Question, kw_only=True):
+class FormQuestion(Question[Answer[Any]], kw_only=True):
     """A form for the user to fill in."""
 
     form: Form
@@ -158,17 +162,16 @@ class FormQuestion(Question, kw_only=True):
 
     def check(self, call: Call) -> None:
         modes = call.capabilities.elicitation
-        # Nearly every client says {} or {"form": {}}.
+        # Nearly every client declares {} or {"form": {}}.
         if type(modes) is not dict or type(modes.get("form") if modes else modes) is not dict:
             Question.check(self, call)
 
     def reworded(self, message: str) -> Raw:
         return self.form.params(message, self.titled)[0]
 
-    def read(self, result: Any) -> Any:
-        answer = _action(result)
-        if answer is not None:
-            return answer
+    def read(self, result: object) -> Answer[Any]:
+        if not isinstance(result, dict) or result.get("action") != "accept":
+            return _refusal(result)
         content = result.get("content")
         if content is None:
             content = {}
@@ -180,7 +183,7 @@ class FormQuestion(Question, kw_only=True):
             raise BadAnswer(str(error), content=True) from None
 
 
-def form_question(call: Call, message: Any, schema: Any, key: str | None = None) -> Question:
+def form_question(call: Call, message: str, schema: object, key: str | None = None) -> FormQuestion:
     """A question with a form to fill in."""
     if type(message) is not str:
         message = plain_text(message, MESSAGE)
@@ -189,7 +192,7 @@ def form_question(call: Call, message: Any, schema: Any, key: str | None = None)
     return FormQuestion(message, key, params, digest, _FORM, form=form, titled=titled)
 
 
-class UrlQuestion(Question, kw_only=True):
+class UrlQuestion(Question[Answer[None]], kw_only=True):
     """A request to visit a web page; accepting means consent, not that anything was done there."""
 
     place: dict[str, str]
@@ -200,12 +203,12 @@ class UrlQuestion(Question, kw_only=True):
     def reworded(self, message: str) -> Raw:
         return Raw(encode({**self.place, "message": message}))
 
-    def read(self, result: Any) -> Any:
-        answer = _action(result)
-        return Accepted(None) if answer is None else answer
+    def read(self, result: object) -> Answer[None]:
+        accepted = isinstance(result, dict) and result.get("action") == "accept"
+        return Accepted(None) if accepted else _refusal(result)
 
 
-def url_question(call: Call, url: str, message: str, key: str | None = None) -> Question:
+def url_question(call: Call, url: str, message: str, key: str | None = None) -> UrlQuestion:
     """A request to visit a web page."""
     url, message = _checked_url(url), plain_text(message, MESSAGE)
     place = {"mode": "url", "url": url}
@@ -219,38 +222,36 @@ def url_question(call: Call, url: str, message: str, key: str | None = None) -> 
 
 
 class VisitQuestion(UrlQuestion, kw_only=True):
-    """A page that must be visited before anything else: asked for the handler, which knows nothing of the answer."""
+    """A page that must be visited before the call can go on. The handler does not get the answer."""
 
     kind = "visit"
 
 
-def visit_question(call: Call, url: str, message: str) -> Question:
-    """What `UrlElicitationRequired` asks for."""
+def visit_question(url: str, message: str) -> VisitQuestion:
+    """The question that a `UrlElicitationRequired` asks."""
     place = {"mode": "url", "url": url}
     params = Raw(encode({**place, "message": message}))
     return VisitQuestion(message, "url", params, 0, _URL, name="url", place=place)
 
 
-def _action(result: Any) -> Declined | Cancelled | None:
-    """A refusal, or None for an acceptance; an action that nobody knows is no answer."""
+def _refusal(result: object) -> Declined | Cancelled:
+    """The meaning of an answer that accepts nothing; an action that nobody knows counts as cancelled."""
     action = result.get("action") if isinstance(result, dict) else None
-    if action == "accept":
-        return None
     if not isinstance(action, str):
         raise BadAnswer('An answer is {"action": "accept" | "decline" | "cancel", "content": …}.')
     return DECLINED if action == "decline" else CANCELLED
 
 
-def plain_text(text: Any, what: str) -> str:
-    """The text, also of a subclass of str, which no encoder takes; anything else is refused."""
+def plain_text(text: object, what: str) -> str:
+    """The text as a plain str, because an encoder refuses a subclass of it; anything else than text is refused."""
     if not isinstance(text, str):
         raise TypeError(f"{what} is text, not {text!r}")
     return str.__str__(text)
 
 
-def _checked_url(address: Any) -> str:
+def _checked_url(address: object) -> str:
     url = plain_text(address, "the address that a user is sent to")
-    if not url.isprintable() or " " in url:  # urlsplit would leave some of these out, and so see another address
+    if not url.isprintable() or " " in url:  # urlsplit leaves some of these out, and so reads another address
         raise ValueError(f"there is a space or a control character in the address that a user is sent to: {url!r:.200}")
     parts = urlsplit(url)
     if parts.scheme not in ("https", "http") or not parts.hostname:
@@ -260,8 +261,8 @@ def _checked_url(address: Any) -> str:
     return url
 
 
-def value_of(answer: Any, message: str) -> Any:
-    """The accepted value, or the polite end of the call."""
+def value_of(answer: Answer[T], message: str) -> T:
+    """The accepted value; if there is none, the call ends with a result that says so."""
     if isinstance(answer, Accepted):
         return answer.data
     did = "declined to answer" if isinstance(answer, Declined) else "did not answer"

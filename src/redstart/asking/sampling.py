@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -20,11 +20,14 @@ from redstart.protocol.dialect import Dialect
 from redstart.wire.check import checked
 from redstart.wire.types import EmbeddedResource, ListedTool, Message, ResourceLink, Shape, Text
 
+T = TypeVar("T")
+Json = dict[str, object]
+
 ROLES: Final = ("user", "assistant")
 
 
-def _plain(value: Any) -> str:
-    """A text of a subclass of str, as the encoder needs it."""
+def _plain(value: object) -> str:
+    """A text as a plain str, because the encoder refuses a subclass of it."""
     if not isinstance(value, str):
         raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
     return str.__str__(value)
@@ -65,18 +68,18 @@ class ToolUse(Shape, tag_field="type", tag="tool_use"):
 
     id: str
     name: str
-    input: dict[str, Any]
-    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+    input: Json
+    meta: Json | None = msgspec.field(name="_meta", default=None)
 
 
 class ToolAnswer(Shape, tag_field="type", tag="tool_result"):
     """What came of it, told to the model."""
 
     tool_use_id: str
-    content: list[Any]
-    structured_content: Any = msgspec.UNSET
+    content: list[object]
+    structured_content: object = msgspec.UNSET
     is_error: bool | None = None
-    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+    meta: Json | None = msgspec.field(name="_meta", default=None)
 
 
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -106,38 +109,32 @@ class SamplingSettings(Shape):
     stop_sequences: list[str] | None = None
     model_preferences: ModelPreferences | None = None
     include_context: Literal["none", "thisServer", "allServers"] | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Json | None = None
     tool_choice: ToolChoice | None = None
 
 
-_SETTINGS: Final = [(field.name, field.encode_name) for field in msgspec.structs.fields(SamplingSettings)]
-
-
-class SampleQuestion(Question):
+class SampleQuestion(Question[Sampled]):
     """A request to the client's model."""
 
     kind = "sample"
     method = "sampling/createMessage"
 
-    def read(self, result: Any) -> Sampled:
-        content = result.get("content") if isinstance(result, dict) else None
-        if not isinstance(content, dict | list) or result.get("role", "assistant") not in ROLES:
+    def read(self, result: object) -> Sampled:
+        answer = result if isinstance(result, dict) else {}
+        role, content = answer.get("role", "assistant"), answer.get("content")
+        if not isinstance(content, dict | list) or role not in ROLES:
             raise BadAnswer("The answer of a model is {role, content, model}.")
-        return Sampled(
-            result.get("role", "assistant"),
-            _copied(_parts(content)),
-            str(result.get("model") or ""),
-            str(result.get("stopReason") or ""),
-        )
+        model, stop_reason = str(answer.get("model") or ""), str(answer.get("stopReason") or "")
+        return Sampled(role, _copied(_parts(content)), model, stop_reason)
 
 
-class RootsQuestion(Question):
+class RootsQuestion(Question[list[Root]]):
     """A request for the client's roots."""
 
     kind = "roots"
     method = "roots/list"
 
-    def read(self, result: Any) -> list[Root]:
+    def read(self, result: object) -> list[Root]:
         roots = result.get("roots") if isinstance(result, dict) else None
         if not isinstance(roots, list) or not all(isinstance(r, dict) and isinstance(r.get("uri"), str) for r in roots):
             raise BadAnswer('Roots are {"roots": [{"uri": "file:///…"}, …]}.')
@@ -145,21 +142,13 @@ class RootsQuestion(Question):
 
 
 def sampling_question(
-    call: Call,
-    messages: Any,
-    max_tokens: int,
-    *,
-    tools: Sequence[Any] = (),
-    key: str | None = None,
-    **options: Any,
-) -> Question:
+    call: Call, messages: Any, tools: Sequence[object], key: str | None, settings: SamplingSettings
+) -> SampleQuestion:
     """A request to the client's model."""
     given = [messages] if _is_one(messages) else messages
-    said = [message for one in given for message in _messages(one, call.dialect)]
-    settings: dict[str, Any] = {name: options.get(wire) for name, wire in _SETTINGS}
-    settings["max_tokens"] = max_tokens
-    params: dict[str, Any] = {"messages": said}
-    params |= msgspec.to_builtins(checked(SamplingSettings(**settings), "ctx.sample()"))
+    sent = [message for one in given for message in _messages(one, call.dialect)]
+    params: Json = {"messages": sent}
+    params |= msgspec.to_builtins(checked(settings, "ctx.sample()"))
     needs = ["sampling"]
     if tools:
         params["tools"] = [_tool(call, tool) for tool in tools]
@@ -167,32 +156,32 @@ def sampling_question(
         needs.append("sampling.tools")
     if params.get("includeContext") in ("thisServer", "allServers") and call.dialect.sampling_parts:
         needs.append("sampling.context")
-    words = next((part.get("text", "") for part in _parts(said[-1]["content"])), "") if said else ""
+    last = _parts(sent[-1]["content"]) if sent else []
     encoded = _encode(params)
-    return SampleQuestion(words, key, Raw(encoded), crc32(encoded), needs)
+    return SampleQuestion(str(last[0].get("text", "")) if last else "", key, Raw(encoded), crc32(encoded), needs)
 
 
-def roots_question(key: str | None = None) -> Question:
+def roots_question(key: str | None = None) -> RootsQuestion:
     """A request for the client's roots."""
     return RootsQuestion("the client's roots", key, Raw(b"{}"), 0, ("roots",))
 
 
-def _is_one(messages: Any) -> bool:
+def _is_one(messages: object) -> bool:
     return isinstance(messages, str | Message | Mapping) or (
         isinstance(messages, tuple) and len(messages) == 2 and messages[0] in ROLES
     )
 
 
-def _messages(message: Any, dialect: Dialect) -> list[dict[str, Any]]:
+def _messages(message: object, dialect: Dialect) -> list[Json]:
     """One message, or one for each block where a revision has no lists of blocks."""
+    role: object = "user"
+    content: object = message
     if isinstance(message, Message):
         role, content = message.role, message.content
     elif isinstance(message, Mapping):
         role, content = message.get("role", "user"), message.get("content", "")
     elif isinstance(message, tuple):
         role, content = message
-    else:
-        role, content = "user", message
     if role not in ROLES:
         raise ValueError(f'a message is from "user" or "assistant", not from {role!r}')
     parts = [_part(part, dialect) for part in (content if isinstance(content, list) else [content])]
@@ -201,45 +190,48 @@ def _messages(message: Any, dialect: Dialect) -> list[dict[str, Any]]:
     return [{"role": role, "content": part} for part in parts]
 
 
-def _part(content: Any, dialect: Dialect) -> Any:
+def _part(content: object, dialect: Dialect) -> object:
+    part: object
     if isinstance(content, Mapping) and content.get("type") in ("tool_use", "tool_result"):
-        made: Any = _tool_part(content)
+        part = _tool_part(content)
         if not dialect.sampling_parts:
-            made = Text(f"[{content['type']}: this client's protocol revision has no tools in sampling]")
+            part = Text(f"[{content['type']}: this client's protocol revision has no tools in sampling]")
     else:
         if isinstance(content, dict):
             content = {key: _plain(value) if isinstance(value, str) else value for key, value in content.items()}
-        made = block(content)
-        if isinstance(made, EmbeddedResource | ResourceLink):
-            made = Text(_in_words(made))
-        made = dialect.block(made)
-    return msgspec.to_builtins(made, enc_hook=_plain)
+        part = block(content)
+        if isinstance(part, EmbeddedResource | ResourceLink):
+            part = Text(_in_words(part))
+        part = dialect.block(part)
+    return msgspec.to_builtins(part, enc_hook=_plain)
 
 
-def _tool_part(content: Mapping[str, Any]) -> Any:
+def _tool_part(content: Mapping[str, object]) -> ToolUse | ToolAnswer:
     """A use of a tool by the model, or its result, as the handler gives it."""
     fields = dict(content)
+    kind: type[ToolUse | ToolAnswer] = ToolUse
     if fields["type"] == "tool_result":
+        kind = ToolAnswer
         inner = fields.get("content", [])
         fields["content"] = [block(item) for item in (inner if isinstance(inner, list) else [inner])]
     try:
-        return msgspec.convert(fields, ToolUse if fields["type"] == "tool_use" else ToolAnswer)
+        return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
         raise ValueError(f"not a valid {fields['type']} block: {error}") from None
 
 
-def _in_words(made: EmbeddedResource | ResourceLink) -> str:
+def _in_words(resource: EmbeddedResource | ResourceLink) -> str:
     """Sampling has no resources in any revision: their text, or what was left out."""
-    if isinstance(made, ResourceLink):
-        return f"[resource link] {made.name}: {made.uri}"
-    contents = made.resource
+    if isinstance(resource, ResourceLink):
+        return f"[resource link] {resource.name}: {resource.uri}"
+    contents = resource.resource
     if contents.text is not None:
         return f"[resource {contents.uri}]\n{contents.text}"
     size = len(contents.blob or b"")
     return f"[resource {contents.uri}, {contents.mime_type or 'binary'}, {size} bytes: sampling has no resources]"
 
 
-def _tool(call: Call, tool: Any) -> Any:
+def _tool(call: Call, tool: object) -> object:
     entry = getattr(tool, "entry", None)
     if callable(entry):
         return entry(call.dialect)
@@ -249,11 +241,12 @@ def _tool(call: Call, tool: Any) -> Any:
         raise ValueError(f"ctx.sample(): tools: {error}") from None
 
 
-def _copied(answer: Any) -> Any:
-    """The answer for a handler to change as it likes: the recorded one is met again in the next round."""
-    return msgspec.to_builtins(answer)
+def _copied(answer: T) -> T:
+    """The answer for a handler to change as it likes: the recorded one is used again in the next round."""
+    copy: T = msgspec.to_builtins(answer)
+    return copy
 
 
-def _parts(content: Any) -> list[dict[str, Any]]:
+def _parts(content: object) -> list[dict[str, Any]]:
     parts = content if isinstance(content, list) else [content]
     return [part for part in parts if isinstance(part, dict)]

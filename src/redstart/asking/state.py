@@ -1,38 +1,134 @@
-"""What a dialogue remembers between two rounds: the record inside `requestState`, and the way in and out of it."""
+"""The state of a dialogue: what it has recorded, and how `requestState` carries that through the client.
+
+Spec: /specification/2026-07-28/basic/patterns/mrtr.
+"""
 
 from __future__ import annotations
 
 import secrets
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Final
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, Struct
 
-from redstart.asking.dialogue import NOTHING, Dialogue
-from redstart.asking.records import Answered, Memory, asked
-from redstart.asking.seal import EXPIRED, StateTooLarge, refused
-from redstart.asking.steps import Kept, Steps
-from redstart.features.errors import log
+from redstart.asking.questions import Question
+from redstart.asking.seal import EXPIRED, KeyRing, refused
 from redstart.features.principal import principal_key
 from redstart.protocol.call import Call
-from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode, encode
-from redstart.wire.types import InputRequired, ReadResourceParams
+from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, decode, encode
+from redstart.wire.types import CallToolParams, GetPromptParams, ReadResourceParams
 
-if TYPE_CHECKING:
-    from redstart.asking.runs import Asking
+Params = CallToolParams | GetPromptParams | ReadResourceParams
+"""The parameters of the requests whose handlers may ask."""
 
-_decode = msgspec.json.Decoder(Memory).decode
+MAX_MESSAGE: Final = 80
+"""Characters of a message that are recorded, for the error that names it."""
+_PADDING: Final = (b"", b"  ", b" ")
+"""Blanks that make a state a multiple of three bytes long: then its base64 has only one spelling."""
 _sorted = msgspec.json.Encoder(order="sorted").encode
-_PADDING = (b"", b"  ", b" ")
-"""Blanks that make base64 of a state come out even: then it has one spelling, and nothing is left to check."""
 
 
-def binding(call: Call, shared: Asking, params: Any) -> bytes:
-    """What a state is good for: this user, this server, this method, these parameters however they are ordered."""
-    server = shared.server_name
+class Asked(Struct, array_like=True):
+    """A question that went out: enough to tell in a later round whether the handler asks the same one."""
+
+    name: str
+    kind: str
+    message: str
+    digest: int
+    alone: bool
+    """Whether no other question was asked in the same turn of the loop, so that a replay need not wait for any."""
+
+
+class Answered(Struct, array_like=True):
+    """A question with the client's answer, as it came."""
+
+    asked: Asked
+    result: object
+
+
+class StepResult(Struct, array_like=True):
+    """The result of a step, and the digests of the answers that were known when it was performed."""
+
+    raw: Raw
+    answers: dict[str, str]
+
+
+class Sealed(Struct, array_like=True):
+    """The contents of a `requestState`."""
+
+    expires: float
+    rounds: int
+    open: list[Asked]
+    answers: list[Answered]
+    steps: dict[str, Raw]
+    id: str
+    once: str
+    """A name for this state, if it is for one use."""
+    performed: list[str]
+    """The keys of steps that are done and whose results are in a store, not here."""
+
+
+_decode = msgspec.json.Decoder(Sealed).decode
+
+
+class Memory(Struct, eq=False):
+    """What a dialogue knows: from the state that its client sent, and from the round that runs now."""
+
+    state: str = ""
+    """The state that this round came with."""
+    bound: bytes = b""
+    """The request that the states of this dialogue belong to, once that is known."""
+    rounds: int = 0
+    """The number of earlier rounds. While there is none, nobody else can be in this dialogue."""
+    id: str = ""
+    answers: dict[str, Answered] = {}
+    unread: set[str] = set()
+    """The recorded answers that the handler has not asked for yet; until it has, it repeats itself."""
+    unsealed: Mapping[str, object] = {}
+    """Answers that came without a state: they count for questions with a `key=` only."""
+    visit: Answered | None = None
+    """The answer to a URL elicitation error: what the user did about a web page. `ctx.elicit` never returns it."""
+    once: str = ""
+    """The name of the state that this round came with, if it is for one use and not used up yet."""
+    results: dict[str, StepResult] = {}
+    """The results of steps, by their keys."""
+    performed: set[str] = set()
+    """The keys of steps that are done and whose results only a store knows."""
+
+    def name(self) -> str:
+        """The name under which the store knows this dialogue. All rounds with the same state have the same one."""
+        if not self.id:
+            known = self.state.encode()
+            self.id = sha256(known).hexdigest()[:32] if known else secrets.token_urlsafe(16)
+        return self.id
+
+    def digest(self, name: str) -> str:
+        """A fingerprint of a recorded answer; empty where there is none."""
+        answer = self.answers.get(name)
+        if answer is None:
+            return ""
+        result = answer.result
+        if isinstance(result, dict):  # `_meta` is not part of the answer
+            result = {key: value for key, value in result.items() if key != "_meta"}
+        return sha256(_sorted(result)).hexdigest()[:32]
+
+    def read_answers(self) -> dict[str, str]:
+        """The digests of the answers that the handler has got in this run."""
+        return {name: self.digest(name) for name in self.answers if name not in self.unread}
+
+
+def asked(question: Question[object]) -> Asked:
+    """A question as it is recorded."""
+    return Asked(question.name, question.kind, question.message[:MAX_MESSAGE], question.digest, question.alone)
+
+
+def binding(server: str, call: Call, params: Params) -> bytes:
+    """The request that a state belongs to: server, method, user and parameters, in whatever order these come."""
     user = "" if call.principal is None else principal_key(call.principal)
-    if type(params) is ReadResourceParams:
+    if isinstance(params, ReadResourceParams):
         return _sorted((server, call.method.name, user, params.uri))
     arguments = params.arguments
     if type(arguments) is Raw:
@@ -40,105 +136,53 @@ def binding(call: Call, shared: Asking, params: Any) -> bytes:
     return _sorted((server, call.method.name, user, params.name, None if arguments is UNSET else arguments))
 
 
-# ---------------------------------------------------------------- in
-
-
-def recall(call: Call, shared: Asking) -> Dialogue:
-    """The dialogue that a retry goes on with; whatever is wrong with what it brought is refused before any handler."""
+def open_state(keys: KeyRing, server: str, call: Call) -> Memory:
+    """What a dialogue knows when a retry begins. A state that is not valid is refused before any handler runs."""
     params = call.params
     responses = {} if params.input_responses is UNSET else params.input_responses
     if not isinstance(responses, dict):
         raise ProtocolError(INVALID_PARAMS, "inputResponses must be an object: the key of each question, its answer")
     if params.request_state is UNSET:
-        return Dialogue(call, shared, False, loose=NOTHING if shared.used_once(call) else responses)
-    bound = binding(call, shared, params)
+        return Memory(unsealed=responses)
+    bound = binding(server, call, params)
     try:
-        memory = _decode(shared.keys.open(params.request_state, bound))
-    except msgspec.DecodeError:  # of another version of this library
+        sealed = _decode(keys.open(params.request_state, bound))
+    except msgspec.DecodeError:  # it was made by another version of this library
         raise refused() from None
-    if memory.expires <= time.time():
+    if sealed.expires <= time.time():
         raise refused(EXPIRED)
-    answers = {record.asked.name: record for record in memory.answers} if memory.answers else {}
-    visit = None
-    for question in memory.open:
-        name = question.name
-        if name in responses:
-            record = Answered(question, responses[name])
-            if question.kind == "visit":
-                visit = record
-            else:
-                answers[name] = record
-    dialogue = Dialogue(
-        call,
-        shared,
-        live=False,
-        fresh=False,
-        id=memory.id,
-        bound=bound,
-        rounds=memory.rounds,
-        answers=answers,
-        unread=set(answers),
-        once=memory.once,
-        visit=visit,
+    memory = Memory(params.request_state, bound, sealed.rounds, sealed.id, once=sealed.once)
+    for record in sealed.answers:
+        memory.answers[record.asked.name] = record
+    for question in sealed.open:
+        if question.name not in responses:
+            continue
+        record = Answered(question, responses[question.name])
+        if question.kind == "visit":
+            memory.visit = record
+        else:
+            memory.answers[question.name] = record
+    memory.unread = set(memory.answers)
+    memory.performed = set(sealed.performed)
+    for key, raw in sealed.steps.items():
+        memory.results[key] = StepResult(raw, {})
+    return memory
+
+
+def seal_state(keys: KeyRing, memory: Memory, open: Sequence[Asked], timeout: float, once: bool) -> str:
+    """The state for the client to carry to the next round. One that clients can read has no results of steps."""
+    if memory.rounds:
+        memory.name()  # a round that comes twice goes on as one dialogue
+    steps = {key: result.raw for key, result in memory.results.items()} if memory.results and keys.secret else {}
+    contents = (
+        time.time() + timeout,
+        memory.rounds + 1,
+        open,
+        list(memory.answers.values()),
+        steps,
+        memory.id,
+        secrets.token_urlsafe(12) if once else "",
+        sorted((memory.performed | memory.results.keys()) - steps.keys()),
     )
-    if memory.steps or memory.performed:
-        dialogue.steps = _steps_of(memory, dialogue)
-    return dialogue
-
-
-def _steps_of(memory: Memory, dialogue: Dialogue) -> Steps:
-    """The steps that are done: their results, or where only a store has these, their keys."""
-    steps = Steps(dialogue)
-    steps.performed = set(memory.performed)
-    steps.done = {key: Kept(raw, {}) for key, raw in memory.steps.items()}
-    return steps
-
-
-# ---------------------------------------------------------------- out
-
-
-async def settled(dialogue: Dialogue) -> InputRequired:
-    """The same, once nothing is half done."""
-    steps = {} if dialogue.steps is None else await _kept(dialogue.steps, dialogue.shared)
-    if dialogue.once:
-        await dialogue.spend()
-    return input_required(dialogue, steps)
-
-
-def input_required(dialogue: Dialogue, steps: dict[str, Raw] | None = None) -> InputRequired:
-    """The result that asks the open questions and carries what is known so far."""
-    call, shared = dialogue.call, dialogue.shared
-    if not dialogue.fresh:
-        dialogue.named()  # a round that comes twice goes on as one dialogue
-    opened: list[Any] = []
-    requests: dict[str, Any] = {}
-    for question in dialogue.open:
-        opened.append(asked(question))
-        requests[question.name] = {"method": question.method, "params": question.worded()}
-    memory: tuple[Any, ...] = (time.time() + shared.ask_timeout, dialogue.rounds + 1, opened)
-    once = secrets.token_urlsafe(12) if shared.used_once(call) else ""
-    if dialogue.answers or steps or dialogue.id or once:
-        memory = (*memory, list(dialogue.answers.values()), steps or {}, dialogue.id, once)
-        if dialogue.steps is not None:  # a process without the store's record of a step must not repeat it
-            memory += (sorted((dialogue.steps.performed | dialogue.steps.done.keys()) - (steps or {}).keys()),)
-    payload = encode(memory)
-    payload += _PADDING[len(payload) % 3]
-    bound = dialogue.bound
-    if not bound:  # to what the client sent; middleware may have made something else of it
-        sent = call.method.decode(call.raw_params) if shared.behind_middleware else call.params
-        bound = binding(call, shared, sent)
-    try:
-        state = shared.keys.seal(payload, bound)
-    except StateTooLarge as error:
-        log.error("%s: %s", shared.handler_of(call), error)
-        raise ProtocolError(INTERNAL_ERROR, str(error)) from None
-    return InputRequired(result_type="input_required", input_requests=requests, request_state=state)
-
-
-async def _kept(steps: Steps, shared: Asking) -> dict[str, Raw]:
-    """The results of steps that go into the state. Where clients could read them there, they go to the store."""
-    await steps.settled()
-    if shared.keys.secret:
-        return {key: kept.raw for key, kept in steps.done.items()}
-    await steps.keep_all()
-    return {}
+    payload = encode(contents)
+    return keys.seal(payload + _PADDING[len(payload) % 3], memory.bound)

@@ -1,61 +1,123 @@
 """Steps: side effects that happen once in a dialogue, however often its handler runs.
 
-In the first round the results live in the dialogue, and then in its sealed state. A later round may reach us twice, so
-from then on a result is also written, once only, to the store under (dialogue, key) before anybody sees it.
-A step that has begun goes on to its end, whatever becomes of its call: half an effect cannot be recorded.
+In the first round the results live in the dialogue, and then in its sealed state. A later round may reach the server
+twice, so from then on a result is also written to the store, once only, before anybody sees it.
+A step that has started runs to its end, whatever becomes of its call, so that its effect is complete.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import secrets
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any, Final, Protocol
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
+from redstart.asking.state import Memory, StepResult
 from redstart.features.errors import log
-from redstart.features.principal import principal_key
 from redstart.features.results import Unencodable, to_json
-from redstart.store.shared import scoped
+from redstart.store.shared import SharedState
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, encode
 
-if TYPE_CHECKING:
-    from redstart.asking.dialogue import Dialogue
+STEP_GRACE: Final = 5.0
+"""Seconds that steps have to come to their end when the server stops."""
+CLEANUP: Final = 1.0
+"""Seconds that cancelled steps have to clean up."""
 
 inside: contextvars.ContextVar[str] = contextvars.ContextVar("redstart.step", default="")
 """The key of the step that runs here."""
 
-_sorted = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder(StepResult).decode
 
 
-class Kept(Struct, array_like=True):
-    """A result, and the answers that were known when its step was performed."""
+class RunningSteps:
+    """The steps of one server that run now, and the store that keeps their results."""
 
-    raw: Raw
-    answers: dict[str, str]
+    def __init__(self, open_store: Callable[[], SharedState], keep_for: float) -> None:
+        self._open_store = open_store
+        self.keep_for = keep_for
+        self.tasks: set[asyncio.Task[bytes]] = set()
+        self._claims: dict[tuple[str, asyncio.AbstractEventLoop], tuple[str, asyncio.Future[None]]] = {}
+        """By the name in the store: the key, and what is done when the step has ended."""
+
+    @cached_property
+    def store(self) -> SharedState:
+        """Where results and used states are kept; opened when it is first needed."""
+        return self._open_store()
+
+    async def keep(self, name: str, value: bytes, *, once: bool) -> bool:
+        """Write to the store, with `once` only if nothing is there yet: False says that there was something."""
+        return await self.store.kv_set(name, value, self.keep_for, nx=once, durable=True)
+
+    async def wait_for(self, name: str) -> None:
+        """Wait while this step runs: the same round was sent twice, or its handler gave the step up."""
+        loop = asyncio.get_running_loop()
+        while (claim := self._claims.get((name, loop))) is not None:
+            await asyncio.wait([claim[1]])
+
+    def claim(self, name: str, key: str) -> asyncio.Future[None]:
+        """Let the caller perform this step. Nobody else does, until it is released."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        self._claims[name, loop] = key, ended
+        return ended
+
+    def release(self, name: str) -> None:
+        """The step has ended, or did not begin."""
+        claim = self._claims.pop((name, asyncio.get_running_loop()), None)
+        if claim is not None and not claim[1].done():
+            claim[1].set_result(None)
+
+    async def finish(self) -> None:
+        """The server stops: wait for a limited time for steps that have begun, so that their effects are complete."""
+        if not self._claims:
+            return
+        await asyncio.wait([ended for _, ended in self._claims.values()], timeout=STEP_GRACE)
+        for key, ended in self._claims.values():
+            log.error("the server stops, and the step %r is not done", key)
+            if not ended.done():
+                ended.set_result(None)
+        self._claims.clear()
+        for task in self.tasks:
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=CLEANUP)
 
 
-_decode = msgspec.json.Decoder(Kept).decode
+class _Owner(Protocol):
+    """The dialogue that steps belong to."""
+
+    memory: Memory
+    running: RunningSteps
+
+    @property
+    def ended(self) -> bool: ...
+
+    def stored(self, *parts: str) -> str: ...
+
+    def fail(self, code: int, text: str, advice: str = "") -> ProtocolError: ...
 
 
 class Steps:
     """The steps of one dialogue."""
 
-    __slots__ = ("_dialogue", "_performing", "done", "names", "performed")
+    __slots__ = ("_dialogue", "_memory", "_performing", "_running", "names")
 
-    def __init__(self, dialogue: Dialogue) -> None:
+    def __init__(self, dialogue: _Owner) -> None:
         self._dialogue = dialogue
-        self.done: dict[str, Kept] = {}
+        self._memory = dialogue.memory
+        self._running = dialogue.running
         self.names: set[str] = set()
         """The keys that this run of the handler has used."""
-        self.performed: set[str] = set()
-        """The keys of steps that are done and whose results only a store knows."""
         self._performing: dict[str, asyncio.Future[None]] = {}
+
+    def _name(self, key: str) -> str:
+        """The name under which the result of a step is kept in the store."""
+        return self._dialogue.stored("step", self._memory.name(), key)
 
     # ------------------------------------------------------------ one step
 
@@ -65,39 +127,33 @@ class Steps:
             raise ValueError(f"two steps of one call have the key {key!r}; each needs its own")
         self.names.add(key)
         try:
-            while (mine := self._performing.get(key)) is not None:  # the handler had given it up, and it goes on
-                await asyncio.wait([mine])
-            if key not in self.done:
-                if self._dialogue.suspended:  # a question has ended this run: the rest of it belongs to a later one
+            await self._running.wait_for(self._name(key))
+            if key not in self._memory.results:
+                if self._dialogue.ended:  # a question has ended this run: the rest of it belongs to a later one
                     raise asyncio.CancelledError
                 await self._claim(key)
         except BaseException:
             self.names.discard(key)
             raise
-        found = self.done.get(key)
-        return None if found is None else bytes(found.raw)
+        result = self._memory.results.get(key)
+        return None if result is None else bytes(result.raw)
 
     async def _claim(self, key: str) -> None:
-        """Make this step ours to perform, unless the store knows its result."""
-        shared, fresh = self._dialogue.shared, self._dialogue.fresh
-        name, loop = self.name(key), asyncio.get_running_loop()
-        while not fresh and (other := shared.steps.get(name)) is not None and other.get_loop() is loop:
-            await asyncio.wait([other])  # the same round, sent twice
-        claim = self._performing[key] = loop.create_future()
-        shared.performing[claim] = key
-        if fresh:
-            return
-        shared.steps[name] = claim
+        """Let the caller perform this step, unless the store has its result."""
+        name = self._name(key)
+        self._performing[key] = self._running.claim(name, key)
+        recorded = None
         try:
-            kept = await shared.store.kv_get(name)
-            if kept is not None:
-                self._take(key, kept)
-            elif key in self.performed:
-                raise self._lost(key)
+            if self._memory.rounds:
+                recorded = await self._running.store.kv_get(name)
+                if recorded is not None:
+                    self._accept(key, recorded)
+                elif key in self._memory.performed:
+                    raise self._lost(key)
         except BaseException:
             self._release(key)
             raise
-        if kept is not None:
+        if recorded is not None:
             self._release(key)
 
     async def end(self, key: str, raw: bytes | None) -> bytes:
@@ -106,12 +162,13 @@ class Steps:
             if raw is None:
                 self.names.discard(key)  # it may be tried again
                 return b""
-            kept = self.done[key] = Kept(Raw(raw), self._answers())
-            if not self._dialogue.fresh and not await self._keep(key, kept, once=True):
-                found = await self._dialogue.shared.store.kv_get(self.name(key))
-                if found is not None:  # another process was faster
-                    self._take(key, found)
-            return bytes(self.done[key].raw)
+            result = self._memory.results[key] = StepResult(Raw(raw), self._memory.read_answers())
+            name = self._name(key)
+            if self._memory.rounds and not await self._running.keep(name, encode(result), once=True):
+                recorded = await self._running.store.kv_get(name)
+                if recorded is not None:  # another process was faster
+                    self._accept(key, recorded)
+            return bytes(self._memory.results[key].raw)
         except BaseException:
             self.names.discard(key)
             raise
@@ -120,10 +177,10 @@ class Steps:
 
     async def perform(self, key: str, work: Callable[[], Awaitable[Any]]) -> bytes:
         """Do the work of a step and record what it returns."""
-        tasks = self._dialogue.shared.tasks
-        task = _begun(self._performed(key, work))
+        task = _started(self._performed(key, work))
         if task.done():
             return task.result()
+        tasks = self._running.tasks
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         try:
@@ -142,92 +199,52 @@ class Steps:
         except (SystemExit, KeyboardInterrupt) as error:  # a task that raises one of these ends the loop
             raise RuntimeError(f"the step {key!r} raised {type(error).__name__}") from error
         finally:
-            found = await self.end(key, raw)
-        return found
+            recorded = await self.end(key, raw)
+        return recorded
 
     def _release(self, key: str) -> None:
-        shared, name = self._dialogue.shared, self.name(key)
-        future = self._performing.pop(key, None)
-        if future is not None:
-            if shared.steps.get(name) is future:
-                del shared.steps[name]
-            shared.performing.pop(future, None)
-            if not future.done():
-                future.set_result(None)
+        self._performing.pop(key, None)
+        self._running.release(self._name(key))
+
+    # ------------------------------------------------------------ all of them
 
     async def settled(self) -> None:
-        """Wait until nothing is half done."""
+        """Wait until every step that has begun has ended."""
         while self._performing:
             await asyncio.wait(self._performing.values())
 
-    def _lost(self, key: str) -> ProtocolError:
-        """The refusal of a step that is done, and of whose result this process knows nothing."""
-        dialogue = self._dialogue
-        text = (
-            f"The step {key!r} of this dialogue has been performed, and its result is lost: the server was restarted, "
-            "or another process performed it. It is not performed again. To begin anew, leave out requestState."
-        )
-        advice = 'States that carry the results of steps need encryption: pip install "redstart[seal]"'
-        log.error("%s: %s %s", dialogue.shared.handler_of(dialogue.call), text, advice)
-        return dialogue.fail(ProtocolError(INTERNAL_ERROR, text))
-
-    # ------------------------------------------------------------ the store
-
-    def name(self, key: str) -> str:
-        """Where the result of a step is kept in the store."""
-        dialogue = self._dialogue
-        return scoped(principal_key(dialogue.call.principal), "step", dialogue.named(), key)
-
-    async def _keep(self, key: str, kept: Kept, *, once: bool) -> bool:
-        shared = self._dialogue.shared
-        ttl = shared.ask_timeout + 60
-        return await shared.store.kv_set(self.name(key), encode(kept), ttl, nx=once, durable=True)
-
     async def keep_all(self) -> None:
         """Write every result to the store: for states that clients can read, and that do not carry them."""
-        for key, kept in self.done.items():
-            await self._keep(key, kept, once=False)
+        for key, result in self._memory.results.items():
+            await self._running.keep(self._name(key), encode(result), once=False)
 
-    def _answers(self) -> dict[str, str]:
-        """The answers that the handler has met, by their digests."""
-        dialogue = self._dialogue
-        return {name: _digest(dialogue, name) for name in dialogue.answers if name not in dialogue.unread}
-
-    def _take(self, key: str, found: bytes) -> None:
-        """A result from the store; one that came of other answers is none of this round."""
-        kept = _decode(found)
-        for name, digest in kept.answers.items():
-            if _digest(self._dialogue, name) != digest:
+    def _accept(self, key: str, recorded: bytes) -> None:
+        """Use a result from the store; it is refused if it was computed with other answers than those of now."""
+        result = _decode(recorded)
+        for name, digest in result.answers.items():
+            if self._memory.digest(name) != digest:
                 text = f"The step {key!r} of this dialogue was performed with another answer to {name!r}. "
-                raise self._dialogue.fail(
-                    ProtocolError(INVALID_PARAMS, text + "To begin anew, leave out requestState.")
-                )
-        self.done[key] = kept
+                raise self._dialogue.fail(INVALID_PARAMS, text + "To begin anew, leave out requestState.")
+        self._memory.results[key] = result
+
+    def _lost(self, key: str) -> ProtocolError:
+        """The refusal of a step that is done, but whose result this process cannot find."""
+        return self._dialogue.fail(
+            INTERNAL_ERROR,
+            f"The step {key!r} of this dialogue has been performed, and its result is lost: the server was restarted, "
+            "or another process performed it. It is not performed again. To begin anew, leave out requestState.",
+            'States that carry the results of steps need encryption: pip install "redstart[seal]"',
+        )
 
 
-def _digest(dialogue: Dialogue, name: str) -> str:
-    answer = dialogue.answers.get(name)
-    if answer is None:
-        return ""
-    said = answer.result
-    if isinstance(said, dict):  # what a client notes beside an answer is none of it
-        said = {key: value for key, value in said.items() if key != "_meta"}
-    return sha256(_sorted(said)).hexdigest()[:32]
-
-
-def _begun(work: Coroutine[Any, Any, bytes]) -> asyncio.Task[bytes]:
-    """A task that has begun, where Python can: most steps that do not wait are done at once."""
+def _started(work: Coroutine[Any, Any, bytes]) -> asyncio.Task[bytes]:
+    """A task that has started, where Python can do that: most steps that do not wait are done at once."""
     if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
     return asyncio.get_running_loop().create_task(work)
 
 
-def new_name(state: Any) -> str:
-    """A name for a dialogue. All that bring the same state are in the same one."""
-    return secrets.token_urlsafe(16) if state is None else sha256(state.encode()).hexdigest()[:32]
-
-
-def result_of(key: str, value: Any) -> bytes:
+def result_of(key: str, value: object) -> bytes:
     """What a step returned, as it is recorded."""
     try:
         return to_json(value)

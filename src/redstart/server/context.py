@@ -119,7 +119,7 @@ class Context(Facts[App]):
 
     # What asks is loaded by the first question: most servers never ask one.
 
-    def _put(self, question: Question) -> Coroutine[Any, Any, Any]:
+    def _put(self, question: Question[T]) -> Coroutine[Any, Any, T]:
         """The answer to `question`; in the modern era waiting for it may end the run of the handler."""
         question.threaded = self._threaded
         return self._runtime.asking.dialogue(self._call).ask(question)
@@ -145,13 +145,13 @@ class Context(Facts[App]):
         """
         from redstart.asking.questions import form_question
 
-        return await self._put(form_question(self._call, message, schema, key))  # type: ignore[no-any-return]
+        return await self._put(form_question(self._call, message, schema, key))
 
     async def elicit_url(self, url: str, message: str, key: str | None = None) -> Answer[None]:
         """Send the user to a web page, for secrets and sign-in. `Accepted` means consent, not that it was done."""
         from redstart.asking.questions import url_question
 
-        return await self._put(url_question(self._call, url, message, key))  # type: ignore[no-any-return]
+        return await self._put(url_question(self._call, url, message, key))
 
     @overload
     async def ask(self, message: str, *, key: str | None = None) -> str: ...
@@ -197,14 +197,12 @@ class Context(Facts[App]):
         ...     told = await ctx.ask_all(name="Your name?", age=("Your age?", int))
         ...     return f"{told['name']}, {told['age']}"
         """
-        from redstart.asking.questions import form_question, value_of
+        from redstart.asking.questions import form_question
 
         asked = {name: form_question(self._call, *_pair(name, question), name) for name, question in questions.items()}
-        if self._runtime.asking.dialogue(self._call).live:
-            return {name: value_of(await self._put(question), question.message) for name, question in asked.items()}
-        answers = await asyncio.gather(*map(self._put, asked.values()))
-        pairs = zip(asked.items(), answers, strict=True)
-        return {name: value_of(answer, question.message) for (name, question), answer in pairs}
+        for question in asked.values():
+            question.threaded = self._threaded
+        return await self._runtime.asking.dialogue(self._call).ask_all(asked)
 
     async def sample(
         self,
@@ -225,29 +223,25 @@ class Context(Facts[App]):
 
         `messages` is a text, a Message, a `(role, text)` pair, or a list of them.
         """
-        from redstart.asking.sampling import sampling_question
+        from redstart.asking.sampling import SamplingSettings, sampling_question
 
-        question = sampling_question(
-            self._call,
-            messages,
-            max_tokens,
-            tools=tools,
-            key=key,
-            systemPrompt=system,
+        settings = SamplingSettings(
+            max_tokens=max_tokens,
+            system_prompt=system,
             temperature=temperature,
-            stopSequences=stop_sequences,
-            modelPreferences=model_preferences,
-            includeContext=include_context,
-            metadata=metadata,
-            toolChoice=tool_choice,
+            stop_sequences=stop_sequences,  # type: ignore[arg-type]  # these are checked later
+            model_preferences=model_preferences,  # type: ignore[arg-type]
+            include_context=include_context,  # type: ignore[arg-type]
+            metadata=metadata,  # type: ignore[arg-type]
+            tool_choice=tool_choice,  # type: ignore[arg-type]
         )
-        return await self._put(question)  # type: ignore[no-any-return]
+        return await self._put(sampling_question(self._call, messages, tools, key, settings))
 
     async def roots(self, key: str | None = None) -> list[Root]:
         """The folders that the client shares. (The spec has deprecated roots.)"""
         from redstart.asking.sampling import roots_question
 
-        return await self._put(roots_question(key))  # type: ignore[no-any-return]
+        return await self._put(roots_question(key))
 
     # ------------------------------------------------------------ side effects
 

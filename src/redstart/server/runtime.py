@@ -145,7 +145,7 @@ class Runtime:
             task.cancel()
         self.hub.close()
         if "asking" in self.__dict__:
-            await self.asking.finish_steps()
+            await self.asking.steps.finish()
         await self.pool.settle(GRACE)
         self.pool.close()
         if self.server.auth is not None:
