@@ -39,8 +39,9 @@ def hosted(host: str, **env: str) -> Iterator[tuple[Child, str]]:
     """A server's process, when it accepts connections."""
     port = free_port()
     command = HOSTS[host](port)
-    if find_spec(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed: pip install --group interop")
+    for package in (command[0], *(["fastapi"] if "FastAPI" in host else [])):
+        if find_spec(package) is None:
+            pytest.skip(f"{package} is not installed: pip install --group interop")
     with Child(command=[sys.executable, "-m", *command], cwd=HERE, env=env) as child:
         deadline = time.monotonic() + SECONDS
         while True:
