@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from redstart.client.headers import header_rules, param_headers, request_headers
+from redstart.protocol.headers import ParamRule
 
 LINE = {"type": "string", "x-mcp-header": "Region"}
 
@@ -47,11 +48,11 @@ VALUES: list[tuple[Any, str | None]] = [
 @pytest.mark.parametrize(("value", "header"), VALUES)
 def test_argument_values(value: Any, header: str | None) -> None:
     expected = {} if header is None else {"Mcp-Param-Region": header}
-    assert param_headers({"Mcp-Param-Region": ("region",)}, {"region": value}) == expected
+    assert param_headers([ParamRule("Region", ("region",))], {"region": value}) == expected
 
 
 def test_an_absent_or_nested_argument() -> None:
-    rules = {"Mcp-Param-A": ("outer", "inner")}
+    rules = [ParamRule("A", ("outer", "inner"))]
     assert param_headers(rules, {"outer": {"inner": "x"}}) == {"Mcp-Param-A": "x"}
     assert param_headers(rules, {"outer": "flat"}) == {}
     assert param_headers(rules, {}) == {}
@@ -70,7 +71,7 @@ VALID: list[tuple[dict[str, Any], dict[str, tuple[str, ...]]]] = [
 
 @pytest.mark.parametrize(("schema", "rules"), VALID)
 def test_valid_annotations(schema: dict[str, Any], rules: dict[str, tuple[str, ...]]) -> None:
-    assert header_rules(schema) == rules
+    assert {rule.shown: rule.path for rule in header_rules(schema)} == rules
 
 
 INVALID: list[tuple[str, dict[str, Any]]] = [
@@ -78,7 +79,7 @@ INVALID: list[tuple[str, dict[str, Any]]] = [
     ("token", {"properties": {"a": {"type": "string", "x-mcp-header": "a b"}}}),
     ("token", {"properties": {"a": {"type": "string", "x-mcp-header": "a\r\nX: y"}}}),
     ("token", {"properties": {"a": {"type": "string", "x-mcp-header": 3}}}),
-    ("twice", {"properties": {"a": LINE, "b": {"type": "string", "x-mcp-header": "REGION"}}}),
+    ("same header", {"properties": {"a": LINE, "b": {"type": "string", "x-mcp-header": "REGION"}}}),
     ("type", {"properties": {"a": {"type": "number", "x-mcp-header": "A"}}}),
     ("type", {"properties": {"a": {"x-mcp-header": "A"}}}),
     ("type", {"properties": {"a": {"type": ["string", "null"], "x-mcp-header": "A"}}}),

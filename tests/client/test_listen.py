@@ -67,6 +67,7 @@ def test_only_what_was_asked_for_until_the_server_ends_it() -> None:
         notification("tools/list_changed"),
         notification("prompts/list_changed"),
         notification("tools/list_changed", id='"$id"'),
+        '{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":[1]}}',
         notification("resources/updated", uri="a://b/c"),
         notification("resources/updated", uri="a://bc"),
         reply({"resultType": "complete"}),

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar, Unpack, overload
 
 from msgspec import Raw
@@ -81,9 +80,7 @@ class Client:
         self._open = requests
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         requests, self._open = self._open, None
         if requests is not None:
             await requests.connection.close()

@@ -230,7 +230,9 @@ class RpcConnection:
     # ---------------------------------------------------------------- notifications and questions of the server
 
     def _notified(self, method: str, params: JsonObject) -> None:
-        meta = params.get("_meta") or {}
+        meta = params.get("_meta", {})
+        if not isinstance(meta, dict):
+            meta = params["_meta"] = {}
         if method == "notifications/progress":
             token = params.get("progressToken")
             call = self._open.get(token) if _is_int(token) else None

@@ -6,23 +6,11 @@ Spec: /specification/2026-07-28/basic/transports/streamable-http (headers, encod
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from typing import Final, TypeAlias
+from collections.abc import Iterable
 
-from redstart.protocol.headers import MAX_SAFE, encode_value
+from redstart.protocol.headers import MAX_SAFE, ParamRule, encode_value, header_annotations, param_rules, reachable
 from redstart.protocol.methods import METHODS
-from redstart.wire.jsonrpc import JsonMapping, JsonObject
-
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_TYPES: Final = ("string", "integer", "boolean")
-_VALUES: Final = ("default", "const", "enum", "examples")
-"""Keywords of JSON Schema whose value is data, so that an annotation in it means nothing."""
-_NAMED: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
-"""Keywords whose value has a schema for each name."""
-
-Rules: TypeAlias = Mapping[str, tuple[str, ...]]
-"""Header name -> path of the argument that it repeats."""
+from redstart.wire.jsonrpc import JsonMapping
 
 
 def request_headers(method: str, params: JsonMapping) -> dict[str, str]:
@@ -41,62 +29,31 @@ def request_headers(method: str, params: JsonMapping) -> dict[str, str]:
     return headers
 
 
-def param_headers(rules: Rules, arguments: object) -> dict[str, str]:
+def param_headers(rules: Iterable[ParamRule], arguments: object) -> dict[str, str]:
     """`Mcp-Param-*` for the arguments that are given; a null or absent one has no header.
 
-    >>> param_headers({"Mcp-Param-Region": ("region",)}, {"region": "eu"})
+    >>> param_headers([ParamRule("Region", ("region",))], {"region": "eu"})
     {'Mcp-Param-Region': 'eu'}
     """
     headers = {}
-    for header, path in rules.items():
-        value = arguments
-        for key in path:
-            value = value.get(key) if isinstance(value, Mapping) else None
+    for rule in rules:
+        value = rule.value(arguments)
         if isinstance(value, bool):
-            headers[header] = "true" if value else "false"
+            headers[rule.shown] = "true" if value else "false"
         elif isinstance(value, int | str):
-            headers[header] = encode_value(str(value))
+            headers[rule.shown] = encode_value(str(value))
         elif isinstance(value, float) and value.is_integer() and abs(value) <= MAX_SAFE:
-            headers[header] = str(int(value))
+            headers[rule.shown] = str(int(value))
     return headers
 
 
-def header_rules(schema: object) -> Rules:
-    """The rules that follow from a tool's input schema; ValueError says what is wrong with an annotation.
+def header_rules(schema: object) -> list[ParamRule]:
+    """The rules of a tool's input schema; ValueError if a client must not use the tool.
 
-    >>> header_rules({"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}})
-    {'Mcp-Param-Region': ('region',)}
+    >>> header_rules({"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}})[0].path
+    ('region',)
     """
-    rules: dict[str, tuple[str, ...]] = {}
-    seen: set[str] = set()
-    for path, annotated in _annotated(schema, ()):
-        name = annotated["x-mcp-header"]
-        where = f"x-mcp-header {name!r} at {'.'.join(path) or 'the root'}"
-        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise ValueError(f"{where} is not an HTTP token")
-        if name.lower() in seen:
-            raise ValueError(f"{where} occurs twice")
-        if not path or "" in path:
-            raise ValueError(f"{where} is not reachable through properties alone")
-        if annotated.get("type") not in _TYPES:
-            raise ValueError(f"{where} needs type string, integer or boolean")
-        seen.add(name.lower())
-        rules[f"Mcp-Param-{name}"] = path
-    return rules
-
-
-def _annotated(schema: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], JsonObject]]:
-    """Every annotated subschema with its path. A path through other keywords than `properties` has an empty part."""
-    if isinstance(schema, list):
-        for item in schema:
-            yield from _annotated(item, (*path, ""))
-    if not isinstance(schema, dict):
-        return
-    if "x-mcp-header" in schema:
-        yield path, schema
-    for keyword, value in schema.items():
-        if keyword in _NAMED and isinstance(value, dict):
-            for name, subschema in value.items():
-                yield from _annotated(subschema, (*path, name if keyword == "properties" else ""))
-        elif keyword not in _VALUES:
-            yield from _annotated(value, (*path, ""))
+    for path, annotated in header_annotations(schema):
+        if not reachable(path):
+            raise ValueError(f"x-mcp-header {annotated['x-mcp-header']!r} is not reachable through properties alone")
+    return param_rules(schema)

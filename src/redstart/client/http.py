@@ -15,17 +15,8 @@ from typing import Final
 
 import httpx2
 
-from redstart.client.errors import ClientError, ConnectionClosed, InvalidReply, SessionExpired
-from redstart.client.http_endpoint import (
-    EVENT_STREAM,
-    SESSION,
-    HttpEndpoint,
-    content_type,
-    error_in,
-    events,
-    is_stream,
-    refusal,
-)
+from redstart.client.errors import ClientError, ConnectionClosed, InvalidReply
+from redstart.client.http_endpoint import SESSION, HttpEndpoint, content_type, error_in, events, is_stream
 from redstart.client.http_sse import HttpSseTransport
 from redstart.client.transport import Inbox, Outgoing, Transport
 
@@ -100,9 +91,8 @@ class HttpTransport(Transport):
 
     async def _post_other(self, message: Outgoing) -> None:
         """Send a notification, or an answer to the server: the answer is 202 without a body."""
-        async with self._endpoint.exchange("POST", message.headers, message.data) as response:
-            if response.status_code >= 300:
-                raise await self._refusal(response, modern=message.modern)
+        async with self._endpoint.exchange("POST", message.headers, message.data):
+            return
 
     async def _post_request(self, message: Outgoing, id: int) -> None:
         position = StreamPosition()
@@ -132,8 +122,6 @@ class HttpTransport(Transport):
             if is_stream(response):
                 await self._read(response, position, id)
                 return
-            if response.status_code >= 300:
-                raise await self._refusal(response, modern=message.modern)
             body = await response.aread()
             self._inbox.receive(body)
             if self._inbox.is_open(id):
@@ -141,12 +129,6 @@ class HttpTransport(Transport):
                     f"POST {self._endpoint.url}: HTTP {response.status_code} with"
                     f" {content_type(response) or 'no content'}, and no answer to the request"
                 )
-
-    async def _refusal(self, response: httpx2.Response, *, modern: bool) -> ClientError:
-        """The error for a status of 300 and more."""
-        if response.status_code == 404 and not modern and self._endpoint.session is not None:
-            return SessionExpired(f"{self._endpoint.url} does not know this session any more (HTTP 404)")
-        return await refusal(response)
 
     # ---------------------------------------------------------------- streams
 
@@ -171,9 +153,7 @@ class HttpTransport(Transport):
                 await asyncio.sleep(position.retry)
             resume = {} if position.id is None else {"Last-Event-ID": position.id}
             try:
-                async with self._endpoint.exchange("GET", {**headers, **resume, "Accept": EVENT_STREAM}) as response:
-                    if not is_stream(response):
-                        raise await self._refusal(response, modern=False)
+                async with self._endpoint.stream({**headers, **resume}) as response:
                     failures = 0
                     if id is None:
                         self._stream_known.set()

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from redstart.client.background import BackgroundTasks
-from redstart.client.errors import ClientError, ConnectionClosed, HttpError, request_error
+from redstart.client.errors import ClientError, ConnectionClosed, HttpError, SessionExpired, request_error
 from redstart.protocol.framing import MAX_MESSAGE
 from redstart.wire import jsonrpc
 
@@ -57,7 +57,7 @@ class HttpEndpoint:
     async def exchange(
         self, method: str, headers: Mapping[str, str], content: bytes | None = None
     ) -> AsyncIterator[httpx2.Response]:
-        """One exchange. A network error, also in the block, becomes ConnectionClosed.
+        """One exchange that succeeds. A network error, also in the block, becomes ConnectionClosed.
 
         A redirect is followed on the same origin only: the headers may hold a token.
         """
@@ -72,12 +72,32 @@ class HttpEndpoint:
                 async with self._client.stream(method, url, headers=sent, content=content) as response:
                     target = _same_origin_redirect(response)
                     if target is None:
+                        if response.status_code >= 300:
+                            raise await self._refusal(response)
                         yield response
                         return
                     url = target
         except (httpx2.HTTPError, httpx2.StreamError) as error:
             raise ConnectionClosed(f"{method} {url} failed: {str(error) or type(error).__name__}") from error
         raise HttpError(method, self.url, response.status_code, "too many redirects")
+
+    @asynccontextmanager
+    async def stream(self, headers: Mapping[str, str]) -> AsyncIterator[httpx2.Response]:
+        """A stream of events by GET."""
+        async with self.exchange("GET", {**headers, "Accept": EVENT_STREAM}) as response:
+            if not is_stream(response):
+                raise await self._refusal(response)
+            yield response
+
+    async def _refusal(self, response: httpx2.Response) -> ClientError:
+        """The error for a response that is not what was asked for; a JSON-RPC error in its body says the most."""
+        if response.status_code == 404 and self.session is not None:
+            return SessionExpired(f"{self.url} does not know this session any more (HTTP 404)")
+        body = await response.aread()
+        text = body.decode("utf-8", "replace")
+        if response.is_redirect:
+            text = f"redirect to {response.headers.get('Location')}; use that URL"
+        return error_in(body) or HttpError(response.request.method, str(response.url), response.status_code, text)
 
     def move(self, reference: str) -> None:
         """Use the URL that `reference` names from here; it must be on the same origin."""
@@ -102,15 +122,6 @@ def events(response: httpx2.Response) -> httpx2.EventSource:
     """The events of a stream. An event over the limit is a network error."""
     response.encoding = "utf-8-sig"  # always UTF-8, perhaps with a byte order mark
     return httpx2.EventSource(response, max_event_size=MAX_MESSAGE)
-
-
-async def refusal(response: httpx2.Response) -> ClientError:
-    """The error for a response that is not what was asked for; a JSON-RPC error in its body says the most."""
-    body = await response.aread()
-    text = body.decode("utf-8", "replace")
-    if response.is_redirect:
-        text = f"redirect to {response.headers.get('Location')}; use that URL"
-    return error_in(body) or HttpError(response.request.method, str(response.url), response.status_code, text)
 
 
 def error_in(body: bytes) -> ClientError | None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 
 from redstart.client.errors import ClientError, ConnectionClosed
-from redstart.client.http_endpoint import EVENT_STREAM, HttpEndpoint, events, is_stream, refusal
+from redstart.client.http_endpoint import HttpEndpoint, events
 from redstart.client.transport import Inbox, Outgoing, Transport
 
 
@@ -41,9 +41,8 @@ class HttpSseTransport(Transport):
 
     async def _post(self, message: Outgoing) -> None:
         try:
-            async with self._endpoint.exchange("POST", message.headers, message.data) as response:
-                if response.status_code >= 300:
-                    raise await refusal(response)
+            async with self._endpoint.exchange("POST", message.headers, message.data):
+                return
         except ClientError as error:
             if message.id is None:
                 raise
@@ -52,9 +51,7 @@ class HttpSseTransport(Transport):
     async def _read(self, named: asyncio.Future[str]) -> None:
         url = self._endpoint.url
         try:
-            async with self._endpoint.exchange("GET", {"Accept": EVENT_STREAM}) as response:
-                if not is_stream(response):
-                    raise await refusal(response)
+            async with self._endpoint.stream({}) as response:
                 async for event in events(response):
                     if event.event == "endpoint" and not named.done():
                         named.set_result(event.data)

@@ -81,7 +81,7 @@ class Events:
     def hear(self, method: str, params: JsonObject) -> None:
         """Add a notification, if it belongs to this subscription."""
         if self._subscription is not None:
-            id = (params.get("_meta") or {}).get(SUBSCRIPTION_ID)
+            id = params.get("_meta", {}).get(SUBSCRIPTION_ID)
             if isinstance(id, bool) or id != self._subscription:
                 return
             if method == ACKNOWLEDGED:

@@ -19,13 +19,7 @@ from redstart.client.dialects import HANDSHAKE_VERSIONS, MODERN_VERSIONS, Handsh
 from redstart.client.errors import ClientError, ConnectionClosed, HttpError, NotSupported, RequestError
 from redstart.client.options import ClientOptions
 from redstart.client.results import decoded
-from redstart.wire import meta
-from redstart.wire.jsonrpc import (
-    HEADER_MISMATCH,
-    MISSING_CLIENT_CAPABILITY,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    JsonObject,
-)
+from redstart.wire import jsonrpc, meta
 from redstart.wire.meta import Implementation
 from redstart.wire.types import DiscoverResult, InitializeResult
 
@@ -35,6 +29,9 @@ PROBE: Final = 3.0
 """Seconds of silence on a pipe after which `initialize` is tried too."""
 
 LATEST_HANDSHAKE: Final = HANDSHAKE_VERSIONS[-1]
+
+_MODERN_CODES: Final = (jsonrpc.HEADER_MISMATCH, jsonrpc.MISSING_CLIENT_CAPABILITY)
+"""Error codes that only a modern server has."""
 
 _ACCESS: Final = (401, 402, 403, 407, 429)
 """HTTP statuses that say who may ask, and nothing about the era."""
@@ -48,7 +45,7 @@ class Negotiated(Struct, frozen=True):
 
     version: str
     info: Implementation
-    capabilities: JsonObject
+    capabilities: jsonrpc.JsonObject
     instructions: str | None
 
 
@@ -132,7 +129,7 @@ class Negotiator:
             if not common:
                 raise NotSupported(f"the server speaks {', '.join(offered)}, none of which this client does") from error
             return common[-1]
-        if isinstance(error, RequestError) and error.code in (HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY):
+        if isinstance(error, RequestError) and error.code in _MODERN_CODES:
             raise error
         if isinstance(error, TimeoutError) or (isinstance(error, HttpError) and error.status in _ACCESS):
             raise error
@@ -187,7 +184,7 @@ class Negotiator:
 
 def _offered(error: Exception) -> list[str]:
     """The revisions that the error of an unsupported version names."""
-    if not isinstance(error, RequestError) or error.code != UNSUPPORTED_PROTOCOL_VERSION:
+    if not isinstance(error, RequestError) or error.code != jsonrpc.UNSUPPORTED_PROTOCOL_VERSION:
         return []
     offered = error.data.get("supported") if isinstance(error.data, dict) else None
     return [str(version) for version in offered] if isinstance(offered, list) else []

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from redstart.client.errors import InvalidReply, RequestError
-from redstart.client.headers import Rules, header_rules
+from redstart.client.headers import header_rules
+from redstart.protocol.headers import ParamRule
 from redstart.wire.jsonrpc import JsonObject
 from redstart.wire.types import ListedTool
 
@@ -25,7 +26,7 @@ _PLAIN: Final = {"type", "properties", "required", "$defs", "$schema"}
 class CachedTool(Struct, frozen=True):
     """One tool: its header rules, and whether its results are wrapped as `{"result": …}`."""
 
-    rules: Rules = {}
+    rules: Sequence[ParamRule] = ()
     wrapped: bool = False
 
 
@@ -43,7 +44,7 @@ class ToolCache:
         valid = []
         for tool in tools:
             try:
-                rules = header_rules(tool.input_schema) if http and modern else {}
+                rules = header_rules(tool.input_schema) if http and modern else []
             except ValueError as error:
                 log.warning("the tool %r is left out: %s", tool.name, error)
                 continue

@@ -5,19 +5,16 @@ Spec: /specification/2026-07-28/basic/transports/streamable-http (parameter head
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from redstart.features.errors import RegistrationError
 from redstart.features.rules import Rule, wrong
 from redstart.protocol.call import Call
-from redstart.protocol.headers import ParamRule
+from redstart.protocol.headers import TOKEN, ParamRule, param_rules
 from redstart.wire.jsonrpc import decode
-
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Header(Struct, frozen=True):
@@ -38,25 +35,15 @@ class Header(Struct, frozen=True):
 
 
 def _token(label: str, value: Any) -> str:
-    return value if isinstance(value, str) and _TOKEN.fullmatch(value) else wrong(label, "a header name", value)
+    return value if isinstance(value, str) and TOKEN.fullmatch(value) else wrong(label, "a header name", value)
 
 
-def header_rules(schema: Mapping[str, Any], where: str, path: tuple[str, ...] = ()) -> list[ParamRule]:
-    rules: list[ParamRule] = []
-    for name, sub in (schema.get("properties") or {}).items():
-        if not isinstance(sub, Mapping):
-            continue
-        header = sub.get("x-mcp-header")
-        if header is not None:
-            if not isinstance(header, str) or not _TOKEN.fullmatch(header):
-                raise RegistrationError(f"{where}: x-mcp-header of {name!r} must be a header name, not {header!r}")
-            if sub.get("type") not in ("string", "integer", "boolean"):
-                raise RegistrationError(f"{where}: x-mcp-header of {name!r} needs a string, integer or boolean")
-            rules.append(ParamRule(header, (*path, name)))
-        rules += header_rules(sub, where, (*path, name))
-    if not path and len({rule.key for rule in rules}) != len(rules):
-        raise RegistrationError(f"{where}: two arguments have the same x-mcp-header")
-    return rules
+def header_rules(schema: Mapping[str, Any], where: str) -> list[ParamRule]:
+    """The rules of a tool's input schema."""
+    try:
+        return param_rules(schema)
+    except ValueError as error:
+        raise RegistrationError(f"{where}: {error}") from None
 
 
 def check_headers(rules: Sequence[ParamRule], call: Call, raw: Raw | UnsetType) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from redstart.protocol.methods import Method
-from redstart.wire.jsonrpc import HEADER_MISMATCH, ProtocolError
+from redstart.wire.jsonrpc import HEADER_MISMATCH, JsonMapping, ProtocolError
 
 Headers = Mapping[bytes, bytes]
 
@@ -30,6 +30,12 @@ _PREFIX: Final = b"=?base64?"
 _SUFFIX: Final = b"?="
 _NUMBER: Final = re.compile(r"-?[0-9]{1,32}(\.[0-9]{1,32})?([eE][+-]?[0-9]{1,3})?")
 MAX_SAFE: Final = 2**53 - 1
+TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+_NAMED_SCHEMAS: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+"""Keywords of JSON Schema whose value has one schema for each name."""
+_VALUES: Final = ("default", "const", "enum", "examples")
+"""Keywords whose value is data: an annotation in it means nothing."""
 
 
 def mismatch(message: str) -> ProtocolError:
@@ -92,10 +98,15 @@ class ParamRule:
         self.shown = f"Mcp-Param-{header}"
         self.path = path
 
-    def check(self, headers: Headers, arguments: dict[str, Any]) -> None:
-        value: Any = arguments
+    def value(self, arguments: object) -> object:
+        """The argument that the header repeats; None if it is absent."""
         for name in self.path:
-            value = value.get(name) if isinstance(value, dict) else None
+            arguments = arguments.get(name) if isinstance(arguments, Mapping) else None
+        return arguments
+
+    def check(self, headers: Headers, arguments: object) -> None:
+        """Refuse a header that does not agree with the arguments."""
+        value = self.value(arguments)
         given = headers.get(self.key)
         if value is None:
             if given is not None:  # a proxy may have routed by it
@@ -106,7 +117,7 @@ class ParamRule:
         if not self._same(decode_value(given, self.shown), value):
             raise mismatch(f"The header {self.shown} does not agree with the arguments")
 
-    def _same(self, text: str, value: Any) -> bool:
+    def _same(self, text: str, value: object) -> bool:
         if isinstance(value, bool):
             return text == ("true" if value else "false")
         if isinstance(value, int | float):
@@ -115,6 +126,51 @@ class ParamRule:
                 return False
             return int(text) == value if text.lstrip("-").isdigit() else float(text) == value
         return bool(text == value)
+
+
+def param_rules(schema: object) -> list[ParamRule]:
+    """The rules that follow from the annotations of an input schema; ValueError says what is wrong with one.
+
+    >>> [rule.shown for rule in param_rules({"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}})]
+    ['Mcp-Param-Region']
+    """
+    rules: dict[bytes, ParamRule] = {}
+    for path, annotated in header_annotations(schema):
+        name = annotated["x-mcp-header"]
+        if not reachable(path):
+            continue
+        where = f"x-mcp-header of {'.'.join(path)!r}"
+        if not isinstance(name, str) or not TOKEN.fullmatch(name):
+            raise ValueError(f"{where} must be a header name (an HTTP token), not {name!r}")
+        if annotated.get("type") not in ("string", "integer", "boolean"):
+            raise ValueError(f"{where} needs the type string, integer or boolean")
+        rule = ParamRule(name, path)
+        if rule.key in rules:
+            raise ValueError(f"{where}: two arguments have the same header {name!r}")
+        rules[rule.key] = rule
+    return list(rules.values())
+
+
+def reachable(path: tuple[str, ...]) -> bool:
+    """Whether `properties` alone lead to an annotation: elsewhere it is not allowed."""
+    return bool(path) and "" not in path
+
+
+def header_annotations(schema: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], JsonMapping]]:
+    """Every subschema with an `x-mcp-header`, and its path: "" stands for any keyword but `properties`."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from header_annotations(item, (*path, ""))
+    if not isinstance(schema, Mapping):
+        return
+    if "x-mcp-header" in schema:
+        yield path, schema
+    for keyword, value in schema.items():
+        if keyword in _NAMED_SCHEMAS and isinstance(value, Mapping):
+            for name, subschema in value.items():
+                yield from header_annotations(subschema, (*path, name if keyword == "properties" else ""))
+        elif keyword not in _VALUES:
+            yield from header_annotations(value, (*path, ""))
 
 
 def duplicated(pairs: Iterable[tuple[bytes, bytes]]) -> bytes | None:
