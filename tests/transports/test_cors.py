@@ -211,6 +211,16 @@ def test_a_server_for_every_site_names_the_site() -> None:
     run(test())
 
 
+def test_only_options_asks_for_permission() -> None:
+    async def test() -> None:
+        answer = await serving().send(initialize(), headers={**PREFLIGHT, "authorization": "Bearer good"})
+        assert "result" in answer.json()
+        plain = {"origin": SITE, "authorization": "Bearer good"}
+        assert (await serving().send(method="OPTIONS", headers=plain)).status == 405
+
+    run(test())
+
+
 def test_who_is_not_a_page_gets_no_such_headers() -> None:
     async def test() -> None:
         assert not may_read(await serving().send(initialize(), headers={"authorization": "Bearer good"}))

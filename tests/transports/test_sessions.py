@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -522,5 +523,48 @@ def test_a_stream_is_closed_early_only_where_its_client_can_come_back(revision: 
             assert prime["data"] == ""
         else:
             assert response.messages()[-1]["result"]["content"][0]["text"] == "closed: False"
+
+    run(test())
+
+
+async def left(http: Http, session: dict[str, str], number: int) -> str:
+    """Begin a call and go away; the id of the event that the client has seen."""
+    response = http.start(call(number, "wait"), headers=session)
+    await response.until(lambda r: r.events())
+    response.disconnect()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return response.events()[0]["id"]
+
+
+@pytest.mark.parametrize("limit", ["MAX_LEFT", "MAX_LEFT_BYTES"])
+@pytest.mark.parametrize("back", [False, True])
+def test_of_too_many_calls_without_a_client_the_oldest_ends(
+    limit: str, back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(json.dumps({"name": "wait", "arguments": {}, "_meta": {"progressToken": 1}}))
+    monkeypatch.setattr(f"redstart.transports.exchange.{limit}", 2 * (size if limit == "MAX_LEFT_BYTES" else 1))
+
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(keep_alive=0.02)
+        session = await http.open()
+        seen = [await left(http, session, 1), await left(http, session, 2)]
+        streams = []
+        if back:
+            streams.append(http.start(method="GET", headers={**session, "last-event-id": seen[0]}))
+            await streams[0].started.wait()
+        seen.append(await left(http, session, 3))
+        stage.go.set()
+        for id in seen[len(streams) :]:
+            streams.append(http.start(method="GET", headers={**session, "last-event-id": id}))
+        answers = []
+        for stream in streams:
+            await stream.done()
+            answers += stream.messages()
+        assert [answer["id"] for answer in answers] == [1, 2, 3]
+        ended = [answer["id"] for answer in answers if "error" in answer]
+        assert ended == [2 if back else 1]
+        assert "too many such calls" in answers[ended[0] - 1]["error"]["message"]
 
     run(test())
