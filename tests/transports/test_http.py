@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from redstart import Context, ProtocolError, Server
+from redstart.wire.meta import PROTOCOL_VERSION
 from transports.support import DEFAULT_HEADERS, HANDSHAKE, MODERN, Http, Response, initialize, message, modern, run
 
 LATEST = HANDSHAKE[-1]
@@ -105,6 +106,8 @@ async def within(work: Any, seconds: float = 10) -> Any:
         ("/mcp", "/api", "/api/mcp/", 200),
         ("/mcp", "/api", "/mcp", 200),
         ("/mcp", "/api", "/api/other", 404),
+        ("/mcp", "/api/v1", "/other", 404),
+        ("/mcp", "", "", 404),
     ],
 )
 def test_where_it_answers(path: str, root_path: str, asked: str, status: int) -> None:
@@ -533,6 +536,57 @@ def test_words_in_the_arguments_do_not_change_the_era() -> None:
         said = call(1, "echo", text="io.modelcontextprotocol/protocolVersion")
         response = await http.send(said, headers=session)
         assert response.status == 200
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("body", "version", "status", "code"),
+    [
+        (modern(1, "tools/list"), None, 400, -32020),  # its era is clear, but its headers are missing
+        (modern(1, "tools/list"), "2025-11-25", 404, -32600),
+        (modern(1, "tools/list"), MODERN, 400, -32020),
+        (call(1, "echo", text="io.modelcontextprotocol/protocolVersion"), "2025-11-25", 404, -32600),
+        (message(1, "tools/list"), None, 404, -32600),
+        (modern(1, "tools/list", **{PROTOCOL_VERSION: "1999-01-01"}), "1999-01-01", 400, -32020),
+        (message(1, "tools/list"), "1999-01-01", 400, -32600),
+    ],
+)
+def test_a_session_that_is_unknown_and_a_version(body: bytes, version: str | None, status: int, code: int) -> None:
+    async def test() -> None:
+        sent = {"mcp-session-id": "unknown", "mcp-protocol-version": version}
+        response = await Stage().http().send(body, headers=sent)
+        assert (response.status, response.json()["error"]["code"]) == (status, code)
+
+    run(test())
+
+
+def test_a_version_of_the_modern_era_that_is_not_served_is_answered_by_that_era() -> None:
+    async def test() -> None:
+        sent = {"mcp-protocol-version": "1999-01-01"}
+        response = await Stage().http().modern(1, "tools/list", meta={PROTOCOL_VERSION: "1999-01-01"}, headers=sent)
+        assert (response.status, response.json()["error"]["code"]) == (400, -32022)
+
+    run(test())
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_the_end_of_all_calls_is_told_to_those_that_wait(era: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        session = await http.open() if era == "handshake" else None
+        assert not http.app.end_calls()
+        if session is None:
+            waiting = http.start_modern(1, "tools/call", {"name": "wait", "arguments": {"steps": 0}})
+        else:
+            waiting = http.start(call(1, "wait", steps=0), headers=session)
+        await stage.began.wait()
+        assert http.app.end_calls()
+        response = await waiting.done()
+        assert (response.status, response.json()["error"]["code"]) == (200, -32603)
+        assert "stopping" in response.json()["error"]["message"]
+        assert not http.app.end_calls()
 
     run(test())
 

@@ -285,6 +285,8 @@ def test_a_session_whose_stream_is_open_is_in_use() -> None:
         assert await status(http, other) == 404
         stream.disconnect()
         await stream.done()
+        while stage.server.runtime.hub.peers:  # from now on it is idle
+            await asyncio.sleep(0.01)
 
     run(test())
 
@@ -557,7 +559,7 @@ def test_of_too_many_calls_without_a_client_the_oldest_ends(
         seen.append(await left(http, session, 3))
         stage.go.set()
         for id in seen[len(streams) :]:
-            streams.append(http.start(method="GET", headers={**session, "last-event-id": id}))
+            streams += [http.start(method="GET", headers={**session, "last-event-id": id})]
         answers = []
         for stream in streams:
             await stream.done()
