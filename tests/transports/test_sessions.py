@@ -545,7 +545,7 @@ def test_of_too_many_calls_without_a_client_the_oldest_ends(
     limit: str, back: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = len(json.dumps({"name": "wait", "arguments": {}, "_meta": {"progressToken": 1}}))
-    monkeypatch.setattr(f"redstart.transports.exchange.{limit}", 2 * (size if limit == "MAX_LEFT_BYTES" else 1))
+    monkeypatch.setattr(f"redstart.transports.response.{limit}", 2 * (size if limit == "MAX_LEFT_BYTES" else 1))
 
     async def test() -> None:
         stage = Stage()
