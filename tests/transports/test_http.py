@@ -548,7 +548,7 @@ def test_words_in_the_arguments_do_not_change_the_era() -> None:
         (modern(1, "tools/list"), MODERN, 400, -32020),
         (call(1, "echo", text="io.modelcontextprotocol/protocolVersion"), "2025-11-25", 404, -32600),
         (message(1, "tools/list"), None, 404, -32600),
-        (modern(1, "tools/list", **{PROTOCOL_VERSION: "1999-01-01"}), "1999-01-01", 400, -32020),
+        (modern(1, "tools/list", None, **{PROTOCOL_VERSION: "1999-01-01"}), "1999-01-01", 400, -32020),
         (message(1, "tools/list"), "1999-01-01", 400, -32600),
     ],
 )
