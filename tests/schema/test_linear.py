@@ -216,6 +216,20 @@ class Points(pydantic.BaseModel):
     points: set[Point] = pydantic.Field(max_length=MANY)
 
 
+class Owned(pydantic.BaseModel):
+    """Built by an `__init__` of its own, which calls the engine of the class."""
+
+    numbers: set[int] = set()
+    ids: set[uuid.UUID] = set()
+    by_number: dict[Decimal, str] = {}
+    points: set[Point] = set()
+    more: "list[Owned]" = []
+
+    def __init__(self, first: int = 0, **data: Any) -> None:
+        super().__init__(**data)
+        self.numbers.add(first)
+
+
 @pytest.mark.parametrize(
     ("annotation", "write"),
     [
@@ -231,10 +245,16 @@ class Points(pydantic.BaseModel):
         (list[Ids], lambda numbers: [{"sums": {"a": [str(number) for number in numbers]}}]),
         (Ids, lambda numbers: {"by_number": {str(number): {} for number in numbers}}),
         (Points, lambda numbers: {"points": [{"x": number} for number in numbers]}),
+        (Owned, lambda numbers: {"numbers": list(numbers)}),
+        (Owned, lambda numbers: {"numbers": [str(number) for number in numbers]}),
+        (Owned, lambda numbers: {"more": [{"ids": [uuid.UUID(int=number).hex for number in numbers]}]}),
+        (list[Owned], lambda numbers: [{"by_number": {f"{number}e0": "" for number in numbers}}]),
+        (Owned, lambda numbers: {"points": [{"x": number} for number in numbers]}),
     ],
     ids=[
         *("int", "UUID", "Decimal", "tuple", "any", "int keys", "UUID keys", "in a Struct"),
         *("UUID in a model", "Decimal in a model", "int keys in a model", "models in a model"),
+        *("own init", "texts, own init", "UUID, own init", "keys, own init", "models, own init"),
     ],
 )
 def test_values_that_have_one_hash_are_not_compared_with_each_other(annotation: Any, write: Any) -> None:
@@ -259,6 +279,14 @@ def test_sets_of_a_model_are_what_they_were() -> None:
     }
     assert "at most 20000 items" in refusal(Points, {"points": [{"x": number} for number in range(MANY + 1)]})
     assert "by_number" in refusal(Ids, {"by_number": {"one": {}}})
+
+
+def test_a_model_with_its_own_init_is_built_by_it() -> None:
+    signature = Signature.from_parameters("t", [("x", Owned, "", True, EMPTY)])
+    sent = {"first": 7, "numbers": [1, 1, 2] * MANY, "more": [{"by_number": {"1": "a", "sNaN": "b", "x" * 9: ""}}]}
+    assert "by_number" in refusal(Owned, sent)
+    del sent["more"]
+    assert signature.bind(msgspec.json.encode({"x": sent})) == {"x": Owned(first=7, numbers={1, 2})}
 
 
 class Kinds(pydantic.BaseModel):

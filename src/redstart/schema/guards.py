@@ -4,15 +4,18 @@ Knows: the form of pydantic's core schemas.  Must not know: TypeAdapter, nodes, 
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
-from redstart.schema.containers import CROWDED, is_crowded
+from redstart.schema.containers import ALIKE, CROWDED, is_crowded
 
 SALTED = {"str", "bytes", "bool", "none", "datetime", "date", "time", "literal", "enum"}
 NOT_SCHEMAS = {"metadata", "default", "expected", "config", "serialization", "cls", "ctx", "custom_error_context"}
 BY_NAME = {"fields", "choices"}  # a schema for each name, or a list of them
 LENGTHS = ("min_length", "max_length")
+LONG = 4400  # characters of a number; nobody can send enough of longer ones
 REPEATS = {"list", "tuple", "set", "frozenset", "deque", "dict", "frozendict", "ordered-dict", "counter"}
 
 
@@ -35,6 +38,49 @@ def _joined(found: Any) -> Any:
         raise ValueError("it has a value that a set cannot hold") from None
     kind = type(found)
     return kind(dict(zip(values, found.values(), strict=True)) if isinstance(found, Mapping) else values)
+
+
+def _as_number(text: str) -> Any:
+    try:
+        number = Decimal(text) if len(text) < LONG else None
+    except ArithmeticError:
+        return text
+    return number if number is not None and number.is_finite() else text
+
+
+def _as_uuid(text: str) -> Any:
+    try:
+        return UUID(text) if 32 <= len(text) <= 45 else text
+    except ValueError:
+        return text
+
+
+def _standing_in(value: Any, read: Callable[[str], Any]) -> Any:
+    """What has the hash that an engine's own value for this one may have; ValueError where many have the same."""
+    if isinstance(value, str):
+        return read(value)
+    if isinstance(value, dict):
+        keys = [read(key) for key in value]
+        _check_apart(keys)
+        return tuple(zip(keys, [_standing_in(inner, read) for inner in value.values()], strict=True))
+    if not isinstance(value, list):
+        return value
+    items = [_standing_in(inner, read) for inner in value]
+    _check_apart(items)
+    return tuple(items)
+
+
+def _check_apart(values: list[Any]) -> None:
+    if len(values) > ALIKE and is_crowded(values):
+        raise ValueError(CROWDED)
+
+
+def _checked(value: Any) -> Any:
+    """The input of a model with an `__init__` of its own. That leads to the engine that the class was made with, which
+    is not rewritten, so the whole input is looked at before, whatever its types are."""
+    _standing_in(value, _as_number)
+    _standing_in(value, _as_uuid)
+    return value
 
 
 def _after(function: Any, schema: Any) -> dict[str, Any]:
@@ -62,10 +108,14 @@ def _rewritten(schema: Any, hasty: bool) -> Any:
     if hasty and out.get("type") in REPEATS:
         out["fail_fast"] = True
     part = _hashed(schema)
+    own = out.get("type") == "model" and out.get("custom_init")
+    ref = {"ref": out.pop("ref")} if "ref" in out and (own or part) else {}
+    if own:
+        before = {"type": "no-info", "function": _checked}
+        return {"type": "function-before", "function": before, "schema": out, **ref}
     if part is None:
         return out
     outer = {key: out.pop(key) for key in LENGTHS if key in out}  # counted when equal values are one
-    ref = {"ref": out.pop("ref")} if "ref" in out else {}
     out[part] = _after(Apart, out.get(part, {"type": "any"}))
     return {"type": "chain", "steps": [_after(_joined, out), {"type": out["type"], **outer}], **ref}
 
