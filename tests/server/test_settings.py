@@ -105,7 +105,7 @@ def test_whatever_is_an_index_is_a_whole_number() -> None:
     three: Any = Whole(3)
     server = Server("fine", **dict.fromkeys(names, three))
     limits = server.limits
-    got = (server.threads, server.runtime.pool.processes, limits.concurrency, limits.queue, limits.result_bytes)
+    got = (server.threads, server.processes, limits.concurrency, limits.queue, limits.result_bytes)
     assert [type(one) for one in got] == [int] * 5
     assert got == (3, 3, 3, 3, 3)
 

@@ -97,7 +97,7 @@ def test_a_pool_full_of_threads_that_wait_for_others() -> None:
     async def script(peer: Peer) -> list[str]:
         texts = await asyncio.gather(*(peer.text("outer") for _ in range(4)))
         pool = server.runtime.pool
-        await until(lambda: pool.away == 0 and pool.threads <= 4)
+        await until(lambda: pool.counts.away == 0 and pool.counts.threads <= 4)
         return texts
 
     assert soon(server, script) == ["inner"] * 4
@@ -105,18 +105,21 @@ def test_a_pool_full_of_threads_that_wait_for_others() -> None:
 
 def test_a_short_wait_starts_no_thread() -> None:
     server = Server("short", threads=1)
+    used: set[threading.Thread] = set()
 
     @server.tool
     def count(ctx: SyncContext) -> int:
+        used.add(threading.current_thread())
         for _ in range(20):
             ctx.state.set("seen", ctx.state.get("seen", 0) + 1)
         return int(ctx.state.get("seen"))
 
     async def script(peer: Peer) -> int:
         await asyncio.gather(*(peer.text("count") for _ in range(3)))
-        return server.runtime.pool._named
+        return server.runtime.pool.counts.threads
 
     assert soon(server, script) == 1
+    assert len(used) == 1
 
 
 def test_tools_that_call_each_other_for_ever() -> None:
@@ -155,7 +158,7 @@ def test_a_call_that_ends_ends_what_its_thread_waits_for() -> None:
         await began.wait()
         peer.cancel(id)
         await until(lambda: len(ended) == 2)
-        await until(lambda: server.runtime.pool.lost == server.runtime.pool.away == 0)
+        await until(lambda: server.runtime.pool.counts[1:] == (0, 0))
 
     soon(server, script)
     assert ended == ["inner", "outer"]

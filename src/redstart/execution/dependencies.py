@@ -231,11 +231,11 @@ def in_thread(work: Function, plan: Plan, pool: Pool) -> Invoke:
     async def invoke(call: Call, arguments: Arguments) -> object:
         async with AsyncExitStack() as stack:
             made = await _enter(plan.early, stack, call, pool)
-            job = pool.submit(partial(run_here, work, plan, made, call), arguments)
+            job = pool.run(partial(run_here, work, plan, made, call), arguments)
             try:
-                return await job.future
+                return await job
             except asyncio.CancelledError:
-                if job.future.cancelled():  # the thread may still use what was made
+                if job.cancelled():  # the thread may still use what was made
                     job.after = partial(_close_later, stack.pop_all())
                 raise
 
@@ -304,20 +304,20 @@ async def _enter_async(provide: Function, wanted: Arguments, stack: AsyncExitSta
 
 async def _enter_in_thread(provide: Function, wanted: Arguments, stack: AsyncExitStack, pool: Pool) -> object:
     manager = contextmanager(provide)(**wanted)
-    job = pool.submit(manager.__enter__, {})
+    job = pool.run(manager.__enter__, {})
 
     async def leave(*error: object) -> None:
         await pool.run(lambda: manager.__exit__(*error), {})  # type: ignore[arg-type]
 
     try:
-        value: object = await job.future
+        value: object = await job
     except asyncio.CancelledError:
         # The thread may enter after the call has ended: then it must also leave.
         def leave_late() -> None:
             if job.thread and job.error is None:
                 pool.run(partial(manager.__exit__, None, None, None), {})
 
-        if job.future.cancelled():
+        if job.cancelled():
             job.after = leave_late
         else:
             leave_late()

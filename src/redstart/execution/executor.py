@@ -22,6 +22,7 @@ from redstart.protocol.call import Call
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+    from redstart.execution.processes import Children
     from redstart.execution.threads import Job, Pool
     from redstart.features.prompts import CompiledPrompt
     from redstart.features.resources import CompiledResource
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 class Executor:
     """Gives everything that a server registers the function that runs its handler."""
 
-    def __init__(self, pool: Pool, contexts: Contexts, limits: CallLimits) -> None:
+    def __init__(self, pool: Pool, contexts: Contexts, limits: CallLimits, processes: int | None) -> None:
         self.contexts = contexts
         self.limits = limits
         """What holds for everything that does not have limits of its own."""
@@ -39,6 +40,8 @@ class Executor:
         if limits.concurrency is not None:
             self.gate = Gate("The server", limits.concurrency, limits.queue)
         self._pool = pool
+        self._processes = processes
+        self._children: Children | None = None
 
     def injected(self, annotation: object, default: object) -> bool:
         """Whether a parameter is filled by the server, not by the client."""
@@ -100,7 +103,7 @@ class Executor:
         if executor == "process":
             from redstart.execution.processes import in_process  # most servers have no such tool
 
-            invoke = in_process(fn, plan, self._pool, self.contexts.maker(self.contexts.blocking), cut, typed)
+            invoke = in_process(fn, plan, self.children, self.contexts.maker(self.contexts.blocking), cut, typed)
         else:
             work = self._generator(fn, plan, cut, on_loop) if is_generator(fn) else fn
             if on_loop:
@@ -141,17 +144,34 @@ class Executor:
         def start(call: Call, arguments: Arguments) -> Awaitable[object]:
             for key, make in wants:
                 arguments[key] = make(call)
-            job = pool.submit(work, arguments, loop_of(call))
-            return job.future if timeout is None else watched(job)
+            job = pool.run(work, arguments, loop_of(call))
+            return job if timeout is None else watched(job)
 
         async def watched(job: Job) -> object:
             try:
-                return await job.future
+                return await job
             except asyncio.CancelledError:
-                _name_stuck(job, name, pool.lost)
+                _name_stuck(job, name, pool.counts.lost)
                 raise
 
         return start
+
+    def children(self) -> Children:
+        """The processes of `executor="process"` tools, made on first use. They end with the loop that runs."""
+        from redstart.execution.processes import Children
+
+        if self._children is not None and self._children.loop is not asyncio.get_running_loop():
+            self.close()
+        if self._children is None:
+            self._children = Children(self._processes)
+        return self._children
+
+    def close(self) -> None:
+        """Let the threads go and end the processes."""
+        children, self._children = self._children, None
+        if children is not None:
+            children.close()
+        self._pool.close()
 
 
 def _check_options(fn: Function, executor: str | None, timeout: float | None) -> None:

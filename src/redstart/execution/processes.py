@@ -2,6 +2,8 @@
 
 A child serves one function, one call at a time, is started when first needed and then kept. It leads a process
 group of its own, so that it and whatever it started can be ended together. The other end is `redstart.child`.
+The pipes are blocking and have threads of their own: they work alike on every loop and platform, and after a loop
+was closed without a word.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -26,6 +28,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from redstart.execution.dependencies import MakeContext, Plan, RequestContext
 from redstart.execution.kinds import Arguments, Function, Invoke
 from redstart.execution.limits import Gate, off_the_clock
+from redstart.execution.threads import Pool
 from redstart.features.errors import RegistrationError, ToolError, Unwind, place
 from redstart.features.results import to_json
 from redstart.features.solutions import Collected, Cut
@@ -33,12 +36,11 @@ from redstart.protocol.call import Call
 from redstart.wire.jsonrpc import ProtocolError
 from redstart.wire.types import ToolResult
 
-if TYPE_CHECKING:
-    from redstart.execution.threads import Pool
-
 UNBOUNDED: Final = 1 << 30
 PACKAGE: Final = Path(__file__).parent.parent
 """The folder of redstart itself."""
+Reported: TypeAlias = tuple[float, float | None, str | None]
+"""Progress, total and message."""
 
 
 class ChildDied(Exception):
@@ -56,7 +58,7 @@ class RemoteTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-class Target(Struct, frozen=True):
+class Location(Struct, frozen=True):
     """Where a child finds its function, and what it must know about it."""
 
     module: str
@@ -72,6 +74,9 @@ class Packed(Struct):
     value: Raw | UnsetType = UNSET
     result: ToolResult | UnsetType = UNSET
 
+    def unpacked(self) -> object:
+        return self.value if self.result is UNSET else self.result
+
 
 class Thrown(Struct):
     """An exception on its way out of a child."""
@@ -81,34 +86,59 @@ class Thrown(Struct):
     text: str
     traceback: str
 
+    def exception(self) -> BaseException:
+        """The exception with its own class where that is loaded here, so that `expose_errors=[...]` knows it."""
+        module = vars(builtins) if self.module == "builtins" else vars(sys.modules.get(self.module) or object)
+        kind = module.get(self.name)
+        error: BaseException
+        if isinstance(kind, type) and issubclass(kind, Exception) and kind.__init__ is Exception.__init__:
+            error = kind(self.text)
+        elif kind is ToolError:
+            error = ToolError(self.text)
+        else:
+            error = type(self.name, (RemoteError,), {})(self.text)
+        error.__cause__ = RemoteTraceback(self.traceback)
+        return error
 
-class Answer(Struct):
+
+class ChildMessage(Struct):
     """One line from a child: progress, or (once) the outcome."""
 
-    progress: tuple[float, float | None, str | None] | UnsetType = UNSET
+    progress: Reported | UnsetType = UNSET
     packed: Packed | UnsetType = UNSET
     items: list[Packed] | UnsetType = UNSET
     truncated: bool = False
     thrown: Thrown | UnsetType = UNSET
-    protocol: tuple[int, str, Any] | UnsetType = UNSET
-    ready: bool = False
+    protocol: tuple[int, str, object] | UnsetType = UNSET
+
+    def outcome(self, cut: Cut | None) -> object:
+        """The value of the handler, or its exception."""
+        if isinstance(self.thrown, Thrown):
+            raise self.thrown.exception()
+        if not isinstance(self.protocol, UnsetType):
+            code, message, data = self.protocol
+            raise ProtocolError(code, message, UNSET if data is None else data)
+        value = self.packed.unpacked() if isinstance(self.packed, Packed) else None
+        if isinstance(self.items, UnsetType):
+            return value
+        return Collected([item.unpacked() for item in self.items], value, cut, self.truncated)
 
 
-class Hello(Struct):
+class ChildSetup(Struct):
     """The first line to a child."""
 
-    target: Target
+    location: Location
     path: list[str]
 
 
-_decode_answer = msgspec.json.Decoder(Answer).decode
+_decode_message = msgspec.json.Decoder(ChildMessage).decode
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 # ---------------------------------------------------------------- registration
 
 
-def find_target(fn: Callable[..., Any], *, typed: bool, cut: Cut | None) -> Target:
+def locate(fn: Function, *, typed: bool, cut: Cut | None) -> Location:
     """Where another process can import `fn` from; what it cannot is refused here, with file and line."""
     name = getattr(fn, "__qualname__", None)
     module = getattr(fn, "__module__", None)
@@ -130,38 +160,14 @@ def find_target(fn: Callable[..., Any], *, typed: bool, cut: Cut | None) -> Targ
             raise RegistrationError(f"{place(fn)}: {name} was typed in, so another process cannot import it")
         else:
             module = "__redstart_main__"
-    return Target(module, name, str(Path(file).absolute()) if file else None, typed, cut)
+    return Location(module, name, str(Path(file).absolute()) if file else None, typed, cut)
 
 
-def in_process(fn: Function, plan: Plan, pool: Pool, make_context: MakeContext, cut: Cut | None, typed: bool) -> Invoke:
-    """Run `fn` in a child."""
-    target = find_target(fn, typed=typed, cut=cut)
-    _check_injected(fn, plan)
-
-    async def invoke(call: Call, arguments: Arguments) -> object:
-        children = pool.children
-        line = to_json(arguments)
-        with off_the_clock():
-            child = await children.acquire(target)
-        try:
-            if not child.ready:
-                with off_the_clock():
-                    await pool.run(child.start, {})
-            tell = partial(_tell, make_context(call))
-            answer = await pool.run(child.exchange, {"line": line, "on_progress": tell})
-        except asyncio.CancelledError:
-            child.kill()
-            pool.submit(child.end, {})  # the thread that would have read its end may never have come to it
-            raise
-        finally:
-            children.release(child)
-        return _outcome(answer, cut)
-
-    return invoke
-
-
-def _check_injected(fn: Function, plan: Plan) -> None:
-    """A child has no client to talk to and no loop that ours could share."""
+def in_process(
+    fn: Function, plan: Plan, processes: Callable[[], Children], make_context: MakeContext, cut: Cut | None, typed: bool
+) -> Invoke:
+    """Run `fn` in a child. A child has no client to talk to, and no loop that ours could share."""
+    location = locate(fn, typed=typed, cut=cut)
     if plan.early or plan.takes_context:
         what = "an async dependency" if plan.early else "a context"
         raise RegistrationError(
@@ -169,70 +175,52 @@ def _check_injected(fn: Function, plan: Plan) -> None:
             "or yield Progress(...) to report how far it is"
         )
 
+    async def invoke(call: Call, arguments: Arguments) -> object:
+        children = processes()
+        line = to_json(arguments)
+        with off_the_clock():
+            child = await children.acquire(location)
+        try:
+            if not child.ready:
+                with off_the_clock():
+                    await children.threads.run(child.start, {})
+            tell = partial(_tell, make_context(call))
+            message: ChildMessage = await children.threads.run(child.exchange, {"line": line, "on_progress": tell})
+        except asyncio.CancelledError:
+            child.kill()
+            children.threads.run(child.reap, {})  # the thread that would have read its end may never have come to it
+            raise
+        finally:
+            children.release(child)
+        return message.outcome(cut)
 
-def _tell(context: RequestContext, progress: tuple[float, float | None, str | None]) -> None:
-    """Wait until the client has taken it, so that a child cannot say more than is read."""
-    with suppress(Unwind):  # the call has ended: its child is about to
+    return invoke
+
+
+def _tell(context: RequestContext, progress: Reported) -> None:
+    """Wait until the client has taken it, so that a child cannot send more than is read."""
+    with suppress(Unwind):  # the call has ended, and its child is ended next
         context.progress(*progress)
-
-
-# ---------------------------------------------------------------- outcomes
-
-
-def _outcome(answer: Answer, cut: Cut | None) -> Any:
-    if isinstance(answer.thrown, Thrown):
-        raise _exception(answer.thrown)
-    if not isinstance(answer.protocol, UnsetType):
-        code, message, data = answer.protocol
-        raise ProtocolError(code, message, UNSET if data is None else data)
-    if not isinstance(answer.items, UnsetType):
-        returned = _unpacked(answer.packed) if isinstance(answer.packed, Packed) else None
-        return Collected([_unpacked(item) for item in answer.items], returned, cut, answer.truncated)
-    return _unpacked(answer.packed)  # type: ignore[arg-type]
-
-
-def _unpacked(packed: Packed) -> Any:
-    return packed.value if packed.result is UNSET else packed.result
-
-
-def _exception(thrown: Thrown) -> BaseException:
-    """The exception with its own class where that is loaded here, so that `expose_errors=[...]` knows it."""
-    module = vars(builtins) if thrown.module == "builtins" else vars(sys.modules.get(thrown.module) or object)
-    kind = module.get(thrown.name)
-    error: BaseException
-    if isinstance(kind, type) and issubclass(kind, Exception) and kind.__init__ is Exception.__init__:
-        error = kind(thrown.text)
-    elif kind is ToolError:
-        error = ToolError(thrown.text)
-    else:
-        error = type(thrown.name, (RemoteError,), {})(thrown.text)
-    error.__cause__ = RemoteTraceback(thrown.traceback)
-    return error
 
 
 # ---------------------------------------------------------------- children
 
 
 class Child:
-    """One process. `start` and `exchange` block, and are for a thread; `kill` is for any thread."""
+    """One process. `start`, `exchange` and `reap` block, and are for a thread; `kill` is for any thread."""
 
-    def __init__(self, target: Target, pool: Pool) -> None:
-        self.target = target
+    def __init__(self, location: Location) -> None:
+        self.location = location
         self.ready = False
         self.dead = False
-        self._pool = pool
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process is not None else None
 
     def start(self) -> None:
         """Start the process and wait until it has its function."""
         root = str(PACKAGE.parent)
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
-        command = [sys.executable, "-m", "redstart.child", f"{self.target.module}:{self.target.qualname}"]
+        command = [sys.executable, "-m", "redstart.child", f"{self.location.module}:{self.location.qualname}"]
         with self._lock:
             if self.dead:
                 raise ChildDied("ended before it was started")
@@ -240,70 +228,60 @@ class Child:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, start_new_session=True
             )
             _reaper.watch(self._process.pid)
-        answer = self.exchange(_encode(Hello(self.target, sys.path)), None)
-        if isinstance(answer.thrown, Thrown):
+        message = self.exchange(_encode(ChildSetup(self.location, sys.path)))
+        if isinstance(message.thrown, Thrown):
             self.kill()
-            raise _exception(answer.thrown)
+        message.outcome(None)
         self.ready = True
 
-    def exchange(self, line: bytes, on_progress: Callable[[Any], None] | None) -> Answer:
+    def exchange(self, line: bytes, on_progress: Callable[[Reported], None] | None = None) -> ChildMessage:
         """Send one line, and read until the outcome."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
-        try:
-            with self._pool.lent():
-                process.stdin.write(line + b"\n")
-                process.stdin.flush()
-                while data := process.stdout.readline():
-                    answer = _decode_answer(data)
-                    if answer.progress is UNSET:
-                        return answer
-                    if on_progress is not None:
-                        on_progress(answer.progress)
-        except OSError:
-            pass  # it has gone: told below
-        raise ChildDied(f"the process of {self.target.qualname} ended in the middle of a call ({self._bury()})")
+        with suppress(OSError):  # a process that has gone is reported below
+            process.stdin.write(line + b"\n")
+            process.stdin.flush()
+            while data := process.stdout.readline():
+                message = _decode_message(data)
+                if isinstance(message.progress, UnsetType):
+                    return message
+                if on_progress is not None:
+                    on_progress(message.progress)
+        raise ChildDied(f"the process of {self.location.qualname} ended in the middle of a call ({self.reap()})")
 
     def kill(self) -> None:
         """End the process and all that it started."""
         with self._lock:
             self.dead = True
-            if self._process is not None and self._process.returncode is None:
-                _kill_group(self._process)
+            process = self._process
+            if process is None or process.returncode is not None:
+                return
+            if sys.platform == "win32":
+                process.kill()
+                return
+            # The leader is not reaped yet, so its number still names its group, even if it is a zombie.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
 
-    def _bury(self) -> str:
-        """Reap a process whose output has ended, and end what it left behind."""
+    def reap(self) -> str:
+        """Kill the process, wait for its end and close its pipes. How it ended, in words."""
         self.kill()
         process = self._process
-        assert process is not None
-        _reaper.forget(process.pid)  # before its number may name somebody else
+        if process is None:
+            return "it was not started"
+        if process.returncode is None:
+            _reaper.forget(process.pid)  # before its number may name another process
         code = process.wait()
         for pipe in (process.stdin, process.stdout):
             with suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
-    def end(self) -> None:
-        """Kill an idle process and reap it."""
-        if self._process is None:
-            self.dead = True
-        elif self._process.returncode is None:
-            self._bury()
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    if sys.platform == "win32":
-        process.kill()
-        return
-    # The leader is not reaped yet, so its number still names its group, even if it is a zombie.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-
 
 class Reaper:
-    """A process that outlives ours and then ends the children that are left, which may be too busy to see it."""
+    """A process that outlives ours and then ends the children that are left, which may be too busy to notice."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -335,31 +313,32 @@ _reaper = Reaper()
 
 
 class Children:
-    """At most `limit` processes, those of all tools together. For the loop's thread."""
+    """The processes of one loop: at most `limit`, those of all tools together. For the thread of the loop."""
 
     allowed: ClassVar[bool] = True
-    """Whether this process may have any: a child may not, or one could start the next without end."""
+    """Whether this process may have any: a child may not, or each could start the next one without end."""
 
-    def __init__(self, pool: Pool, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None) -> None:
         if not Children.allowed:
             raise ToolError('A tool in a process of its own cannot call one that has executor="process".')
-        self._pool = pool
+        self.loop = asyncio.get_running_loop()
         self.gate = Gate("The process pool", limit or os.cpu_count() or 2, UNBOUNDED)
+        self.threads = Pool(self.gate.limit)
         self.all: set[Child] = set()
         self._idle: list[Child] = []
 
-    async def acquire(self, target: Target) -> Child:
-        """A child for one call to `target`; wait for one if need be."""
+    async def acquire(self, location: Location) -> Child:
+        """A child for one call of the function there; wait for one if need be."""
         await self.gate.enter()
         for child in self._idle:
-            if child.target == target:
+            if child.location == location:
                 self._idle.remove(child)
                 return child
         if self._idle and len(self.all) >= self.gate.limit:
             other = self._idle.pop(0)
             self.all.discard(other)
-            other.end()
-        child = Child(target, self._pool)
+            other.reap()
+        child = Child(location)
         self.all.add(child)
         return child
 
@@ -372,11 +351,11 @@ class Children:
         self.gate.leave()
 
     def close(self) -> None:
-        """End all of them: idle ones here, busy ones are reaped by the thread that reads them."""
+        """End all of them: idle ones here; busy ones are reaped by the threads that read them."""
         for child in self.all:
-            if child in self._idle:
-                child.end()
-            else:
-                child.kill()
+            child.kill()
+        for child in self._idle:
+            child.reap()
         self.all.clear()
         self._idle.clear()
+        self.threads.close()

@@ -52,7 +52,8 @@ class Runtime:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.pool = Pool(server.threads)
-        self.executor = Executor(self.pool, Contexts(Context, SyncContext, self._make_context), server.limits)
+        contexts = Contexts(Context, SyncContext, self._make_context)
+        self.executor = Executor(self.pool, contexts, server.limits, server.processes)
         self.hub = Hub()
         if server.store is not None:  # what was given wrong is said now, not when it is needed
             _ = self.store
@@ -147,7 +148,7 @@ class Runtime:
         if "asking" in self.__dict__:
             await self.asking.steps.finish()
         await self.pool.settle(GRACE)
-        self.pool.close()
+        self.executor.close()
         if self.server.auth is not None:
             self.authenticator.close()
         if stack is not None:

@@ -85,11 +85,11 @@ class Server(Running):
         self.ask_timeout = given["ask_timeout"]
         self.single_use = given["single_use"]
         self.threads = given["threads"]
+        self.processes = given["processes"]
         self.limits = CallLimits(
             given["timeout"], given["max_concurrency"], given["max_queue"], given["max_result_bytes"]
         )
         self.runtime = Runtime(self)
-        self.runtime.pool.processes = given["processes"]
         names = ("on_duplicate", "page_size", "cache", "include_tags", "exclude_tags")
         rules: dict[str, Any] = {key: value for key, value in given.items() if key in names}
         self.tools: Registry[CompiledTool] = Registry("tool", **rules)

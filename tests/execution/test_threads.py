@@ -9,12 +9,12 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from redstart import Server
-from redstart.execution.threads import Pool
+from redstart.execution.threads import Job, Pool
 from server.peer import Peer, play, until
 
 R = TypeVar("R")
@@ -44,23 +44,33 @@ def test_many_short_jobs_all_come_back() -> None:
     assert run(script) == 60
 
 
-def test_the_flag_is_cleared_before_the_finished_jobs_are_read() -> None:
-    """A worker that appends right after the last `popleft` finds the flag down and wakes the loop itself."""
+def test_a_job_that_finishes_while_others_are_delivered_wakes_the_loop_again() -> None:
+    """Else its result would lie there until the next job finishes."""
 
-    async def script(pool: Pool) -> list[bool]:
-        seen: list[bool] = []
-        await pool.run(int, {})
-        crew = pool._crew
-        assert crew is not None
-        crew.waking = True
-        job = pool.submit(int, {})
-        job.future.add_done_callback(lambda _: seen.append(crew.waking))
-        await until(lambda: bool(crew.finished))
-        pool._deliver(crew)
-        await job.future
-        return seen
+    async def script(pool: Pool) -> int:
+        loop, wake = asyncio.get_running_loop(), asyncio.get_running_loop().call_soon_threadsafe
+        woken = threading.Semaphore(0)
 
-    assert run(script) == [False]
+        def counted(callback: Callable[..., object], *args: Any, **options: Any) -> asyncio.Handle:
+            handle = wake(callback, *args, **options)
+            woken.release()
+            return handle
+
+        loop.call_soon_threadsafe = counted  # type: ignore[method-assign, assignment]
+        first = pool.run(int, {})
+        others: list[Job] = []
+
+        def while_delivering() -> None:
+            assert woken.acquire(timeout=20)
+            others.append(pool.run(lambda: 7, {}))
+            assert woken.acquire(timeout=20)
+
+        first.after = while_delivering
+        await first
+        value: int = await others[0]
+        return value
+
+    assert run(script) == 7
 
 
 def test_the_callers_context_is_copied() -> None:
@@ -92,48 +102,58 @@ def test_quick_jobs_share_a_thread_and_slow_ones_do_not_block_each_other() -> No
 
     async def script(pool: Pool) -> int:
         await asyncio.gather(*(pool.run(meet.wait, {"timeout": 20}) for _ in range(4)))
-        return pool.threads
+        return pool.counts.threads
 
     assert run(script) == 4
 
 
-def test_a_stuck_thread_is_replaced_and_counted_and_surplus_threads_go_home() -> None:
-    gate = threading.Event()
+class Stuck:
+    """Jobs that do not end before they are told to."""
 
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._begun = threading.Semaphore(0)
+        self._go = threading.Event()
+
+    async def begin(self) -> Job:
+        """A job that runs."""
+        job = self._pool.run(self._work, {})
+        await until(lambda: self._begun.acquire(blocking=False))
+        return job
+
+    def end(self) -> None:
+        self._go.set()
+
+    def _work(self) -> None:
+        self._begun.release()
+        self._go.wait(20)
+
+
+def test_a_stuck_thread_is_replaced_and_counted_and_surplus_threads_go_home() -> None:
     async def script(pool: Pool) -> None:
-        stuck = [pool.run(gate.wait, {"timeout": 20}) for _ in range(2)]
-        crew = pool._crew
-        assert crew is not None
-        await until(lambda: len(crew.running) == 2)
-        for future in stuck:
-            future.cancel()
-        assert pool.lost == 2
+        stuck = Stuck(pool)
+        for job in [await stuck.begin(), await stuck.begin()]:
+            job.cancel()
+        assert pool.counts.lost == 2
         assert await pool.run(lambda: "served", {}) == "served"
-        assert pool.threads == 3
-        gate.set()
-        await until(lambda: pool.lost == 0)
-        await until(lambda: pool.threads <= 2)
+        assert pool.counts.threads == 3
+        stuck.end()
+        await until(lambda: pool.counts.lost == 0)
+        await until(lambda: pool.counts.threads <= 2)
 
     run(script, size=2)
 
 
 def test_abandoned_threads_are_replaced_only_up_to_the_size_again() -> None:
-    gate = threading.Event()
-
     async def script(pool: Pool) -> None:
-        crew = None
-        for expected in (1, 2):
-            future = pool.run(gate.wait, {"timeout": 20})
-            crew = pool._crew
-            assert crew is not None
-            running = crew.running
-            await until(lambda: len(running) == expected)  # noqa: B023 - awaited in the same turn
-            future.cancel()
+        stuck = Stuck(pool)
+        for _ in range(2):
+            (await stuck.begin()).cancel()
         waiting = pool.run(lambda: "late", {})
         await asyncio.sleep(0.1)  # it stays where it is: a third thread would be one too many
         assert not waiting.done()
-        assert pool.threads == 2
-        gate.set()
+        assert pool.counts.threads == 2
+        stuck.end()
         assert await waiting == "late"
 
     run(script, size=1)
@@ -151,39 +171,10 @@ def test_a_thread_that_waits_for_the_loop_gives_its_place_back() -> None:
         assert await pool.run(lambda: "other", {}) == "other"
         answered.set()
         value: str = await asking
-        await until(lambda: pool.away == 0 and pool.threads == 1)
+        await until(lambda: pool.counts[:2] == (1, 0))
         return value
 
     assert run(script, size=1) == "answered"
-
-
-def test_a_thread_that_waits_for_a_process_gives_its_place_back() -> None:
-    answered = threading.Event()
-
-    async def script(pool: Pool) -> str:
-        def ask() -> str:
-            with pool.lent():
-                answered.wait(20)
-            return "answered"
-
-        asking = pool.run(ask, {})
-        assert await pool.run(lambda: "other", {}) == "other"
-        answered.set()
-        value: str = await asking
-        await until(lambda: pool.away == 0 and pool.threads == 1)
-        return value
-
-    assert run(script, size=1) == "answered"
-
-
-def test_lending_outside_the_pool_does_nothing() -> None:
-    async def script(pool: Pool) -> int:
-        await pool.run(int, {})
-        with pool.lent():
-            await asyncio.sleep(0)
-            return pool.away
-
-    assert run(script) == 0
 
 
 def test_a_thread_of_somebody_else_has_no_place_to_give_away() -> None:
@@ -193,7 +184,7 @@ def test_a_thread_of_somebody_else_has_no_place_to_give_away() -> None:
         async def work() -> str:
             for _ in range(3):
                 await asyncio.sleep(0)
-            lent.append(pool.away)
+            lent.append(pool.counts.away)
             return "done"
 
         await pool.run(int, {})
@@ -215,7 +206,7 @@ def test_a_closed_pool_ends_what_its_threads_wait_for(loop_closed: bool) -> None
 
     async def script() -> None:
         pool.run(wait_twice, {"loop": asyncio.get_running_loop()})
-        await until(lambda: pool.away == 1)
+        await until(lambda: pool.counts.away == 1)
         if not loop_closed:
             pool.close()
 
@@ -230,12 +221,12 @@ def test_what_comes_after_a_job_is_called_even_if_nobody_waits() -> None:
 
     async def script(pool: Pool) -> None:
         after: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        first = pool.submit(gate.wait, {"timeout": 20})
-        second = pool.submit(int, {})  # never started: cancelled in the queue
+        first = pool.run(gate.wait, {"timeout": 20})
+        second = pool.run(int, {})  # never started: cancelled in the queue
         second.after = lambda: after.set_result(second.thread)
-        second.future.cancel()
+        second.cancel()
         gate.set()
-        await first.future
+        await first
         assert await after == ""
 
     run(script, size=1)
@@ -269,7 +260,7 @@ def test_the_log_names_the_thread_that_outlived_its_limit(caplog: pytest.LogCapt
 
     async def script(peer: Peer) -> tuple[str, str]:
         told = await peer.failure("stuck")
-        assert server.runtime.pool.lost == 1
+        assert server.runtime.pool.counts.lost == 1
         return told, await peer.text("quick")
 
     with caplog.at_level(logging.WARNING, "redstart"):

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from execution import process_tools as tools
 from redstart import Context, RegistrationError, Server, SyncContext, Tool
-from server import process_tools as tools
 from server.peer import Peer, play, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
@@ -61,14 +61,24 @@ def test_arguments_and_results_cross_with_their_types_and_print_harms_nothing() 
     assert found == {"kind": "Point", "x": 3, "pair": {"left": 1, "right": "2026-02-03"}}
 
 
-def test_a_child_is_started_lazily_and_reused() -> None:
+def test_a_child_is_started_lazily_and_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     server = serve(tools.pid)
+    started: list[Any] = []
+    start = subprocess.Popen.__init__
+
+    def recorded(self: Any, command: Any, **options: Any) -> None:
+        started.append(command)
+        start(self, command, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", recorded)
 
     async def script(peer: Peer) -> list[str]:
-        assert server.runtime.pool._children is None
+        await server.runtime.start()
+        assert not started
         return [await peer.text("pid") for _ in range(3)]
 
     first, *rest = play(server, script)
+    assert sum("redstart.child" in command for command in started) == 1
     assert rest == [first, first]
     assert int(first) != os.getpid()
 
@@ -78,7 +88,7 @@ def test_one_call_at_a_time_per_child_and_no_more_children_than_allowed() -> Non
 
     async def script(peer: Peer) -> set[str]:
         answers = await asyncio.gather(*(peer.start(("pid", "waits")[i % 2])[1] for i in range(12)))
-        assert len(server.runtime.pool.children.all) <= 2
+        assert len(server.runtime.executor.children().all) <= 2
         return {answer["result"]["content"][0]["text"] for answer in answers}
 
     assert "awaited" in play(server, script)
@@ -147,7 +157,7 @@ def test_a_child_that_dies_is_an_error_and_the_next_call_gets_another() -> None:
 
     async def script(peer: Peer) -> tuple[str, str]:
         died = await peer.failure("fails", how="die")
-        assert server.runtime.pool.children.gate.active == 0
+        assert server.runtime.executor.children().gate.active == 0
         return died, await peer.failure("fails", how="tool")
 
     died, after = play(server, script)
@@ -175,7 +185,7 @@ def test_a_child_is_killed_with_its_own_children(tmp_path: Path, how: str) -> No
         elif how == "disconnect":
             await peer.close()
         else:
-            server.runtime.pool.close()
+            server.runtime.executor.close()
         await until(lambda: not any(map(alive, found)))
         if how in ("cancel", "timeout"):
             assert int(await peer.text("pid")) not in found
@@ -188,7 +198,7 @@ def test_many_cancelled_calls_leave_no_child_and_no_descriptor(tmp_path: Path) -
 
     async def script(peer: Peer) -> None:
         await peer.call("pid")
-        server.runtime.pool.close()
+        server.runtime.executor.close()
         await asyncio.sleep(0)
         before = len(os.listdir("/dev/fd"))
         ids = [peer.start("hangs", marker=str(tmp_path / str(i)))[0] for i in range(200)]
@@ -196,38 +206,54 @@ def test_many_cancelled_calls_leave_no_child_and_no_descriptor(tmp_path: Path) -
         for id in ids:
             peer.cancel(id)
         await peer.call("pid")
-        children = server.runtime.pool.children
+        children = server.runtime.executor.children()
         await until(lambda: len(children.all) <= 1 and children.gate.waiting == 0)
-        server.runtime.pool.close()
+        server.runtime.executor.close()
         await until(lambda: len(os.listdir("/dev/fd")) <= before)
 
     play(server, script)
 
 
 def test_a_child_whose_call_is_cancelled_before_a_thread_takes_it_is_reaped() -> None:
-    server = serve(tools.pid, processes=1, threads=1)
+    server = serve(tools.pid, processes=1)
     busy, go = threading.Event(), threading.Event()
 
-    @server.tool
-    def blocks() -> str:
+    def blocks() -> None:
         busy.set()
         assert go.wait(10)
-        return "done"
 
     async def script(peer: Peer) -> bool:
         pid = int(await peer.text("pid"))
-        _, blocked = peer.start("blocks")
+        children = server.runtime.executor.children()
+        blocked = children.threads.run(blocks, {})
         await until(busy.is_set)
         id, _ = peer.start("pid")
-        await until(lambda: not server.runtime.pool.children._idle)
+        await until(lambda: children.gate.active == 1)
         peer.cancel(id)
-        await until(lambda: not server.runtime.pool.children.all)
+        await until(lambda: not children.all)
         go.set()
         await blocked
         await until(lambda: reaped(pid))
         return True
 
     assert play(server, script)
+
+
+def test_calls_of_processes_take_no_thread_of_other_tools(tmp_path: Path) -> None:
+    server = serve(tools.hangs, processes=2, threads=1)
+
+    @server.tool
+    def quick() -> str:
+        return "quick"
+
+    async def script(peer: Peer) -> str:
+        for number in range(2):
+            peer.start("hangs", marker=str(tmp_path / str(number)))
+        await until(lambda: len(list(tmp_path.glob("[01]"))) == 2)
+        assert server.runtime.pool.counts.threads == 0
+        return await peer.text("quick")
+
+    assert play(server, script) == "quick"
 
 
 # ---------------------------------------------------------------- registration
@@ -251,7 +277,7 @@ def test_what_another_process_cannot_import_is_refused_with_file_and_line() -> N
         with pytest.raises(RegistrationError, match=words) as caught:
             server.register(Tool("tool", handler=fn, executor="process"))
         if not isinstance(fn, functools.partial):
-            assert "test_process.py:" in str(caught.value)
+            assert "test_processes.py:" in str(caught.value)
 
 
 def takes_context(ctx: SyncContext) -> None: ...
@@ -384,7 +410,7 @@ def test_children_end_when_their_parent_is_killed(tmp_path: Path, tool: str) -> 
     marker = tmp_path / "pids"
     body = textwrap.dedent(SCRIPT).replace(
         "def where() -> list[str]:\n    return [__name__, str(os.getpid())]",
-        f"def where() -> list[str]:\n    from server.process_tools import {tool}\n    {tool}({str(marker)!r})",
+        f"def where() -> list[str]:\n    from execution.process_tools import {tool}\n    {tool}({str(marker)!r})",
     )
     script = tmp_path / "script.py"
     script.write_text(body)

@@ -30,7 +30,7 @@ def test_the_context_of_another_framework_is_refused_with_the_name_of_ours(modul
 
     for fn, name in ((asks, "Context"), (works, "SyncContext")):
         fn.__annotations__["ctx"] = foreign if form == "plain" else foreign | None
-        with pytest.raises(RegistrationError, match=f"test_inject.py.*from redstart import {name}"):
+        with pytest.raises(RegistrationError, match=f"test_dependencies.py.*from redstart import {name}"):
             Server("refuses").tool(fn)
 
 
@@ -274,13 +274,13 @@ def test_what_cannot_be_provided_fails_at_registration(depends: Any, words: str)
 
     with pytest.raises(TypeError, match=words) as caught:
         Server("refuses").tool(tool)
-    assert "test_inject.py:" in str(caught.value)
+    assert "test_dependencies.py:" in str(caught.value)
 
 
 def test_a_missing_import_is_named() -> None:
     with pytest.raises(TypeError, match="uses Decimal") as caught:
         Server("refuses").tool(hidden)
-    assert "test_inject.py:" in str(caught.value)
+    assert "test_dependencies.py:" in str(caught.value)
 
 
 def test_closures_are_resolved() -> None:
