@@ -27,6 +27,7 @@ from redstart import (
     ProtocolError,
     Server,
     SyncContext,
+    Tool,
     Unanswered,
     UrlElicitationRequired,
     current_context,
@@ -171,8 +172,8 @@ def test_generators_ask_with_yield(revision: str) -> None:
         answer = yield Ask("Name?", str)
         yield f"Hello, {answer.data}!"
 
-    server = serve(t, blocking)
-    for name in ("t", "blocking"):
+    server = serve(t, blocking, Tool("inline", handler=blocking, executor="inline"))
+    for name in ("t", "blocking", "inline"):
         assert play_tool(server, revision, script(accept(answer="Ada")), name)[0] == "Hello, Ada!"
 
 
