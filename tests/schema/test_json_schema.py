@@ -44,6 +44,12 @@ CASES: list[tuple[Any, Any, list[str]]] = [
     ({"maxProperties": 0}, {"a": 1}, ['The argument must be at most 0 entries long, got {"a": 1}.']),
     ({"exclusiveMinimum": 0}, 0, ["The argument must be more than 0, got 0."]),
     ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "null"}}}, 1, ["The argument must be null, got 1."]),
+    ({"allOf": [{"minimum": 1}, {"maximum": 3}]}, 4, ["The argument must be at most 3, got 4."]),
+    (
+        {"allOf": [{"properties": {"a": {"type": "integer"}}}, {"required": ["b"]}]},
+        {"a": "x"},
+        ['Argument "a" must be an integer, got the string "x".'],
+    ),
     ({"properties": {"a": False}}, {"a": 1}, ['Argument "a" is not allowed here, got 1.']),
     ({"type": "string", "format": "email", "x-mine": 1, "title": "t", "default": 3}, "no email", []),
 ]
@@ -81,14 +87,19 @@ FOREIGN: list[tuple[Any, Any, str]] = [
     (
         {"patternProperties": {"^x": {}}, "additionalProperties": False},
         {"y": 1},
-        'Unknown argument "y". None is expected here.',
+        "The argument is refused: Additional properties are not allowed ('y' was unexpected).",
     ),
     (
         {"prefixItems": [{"type": "string"}], "items": {"type": "integer"}},
         ["a", "b"],
-        'Argument "[1]" must be an integer, got the string "b".',
+        'Argument "[1]" is refused: "b" is not of type "integer".',
     ),
     ({"anyOf": [{"type": "string"}], "required": ["a", "b"]}, {}, 'Missing required argument "a".'),
+    (
+        {"properties": {"a": {"type": "integer"}, "b": {"pattern": "^x"}}},
+        {"a": "y", "b": "y"},
+        'Argument "b" is refused: "y" does not match "^x".',
+    ),
 ]
 
 
@@ -115,10 +126,14 @@ REFUSED: list[tuple[Any, str]] = [
     ({"oneOf": [{"not": {"$dynamicRef": "http://x"}}]}, "leaves the document"),
     ({"$ref": "#/$defs/none"}, "points to nothing"),
     ({"$ref": "#"}, "refers to itself"),
+    ({"allOf": [{"$ref": "#"}]}, "refers to itself"),
+    ({"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}}, "to itself"),
     ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, "refers to itself"),
     ({"type": "int"}, "#/type must be a JSON type name"),
     ({"properties": {"a": {"minimum": "1"}}}, "#/properties/a/minimum must be a number"),
     ({"required": "a"}, "#/required must be a list of names"),
+    ({"allOf": {}}, "#/allOf must be a list of schemas"),
+    ({"allOf": [{"type": "int"}]}, "#/allOf/0/type must be a JSON type name"),
     ({"properties": {"a": 5}}, "#/properties/a must be a schema"),
     ({"pattern": "("}, "tool t"),
 ]
@@ -179,7 +194,7 @@ DRAFT7 = "http://json-schema.org/draft-07/schema#"
 def test_draft_07_has_its_own_rules() -> None:
     row = {"$schema": DRAFT7, "items": [{"type": "integer"}, {"type": "string"}], "additionalItems": False}
     assert said(row, [1, "a"]) == []
-    assert said(row, ["a", "a"]) == ['Argument "[0]" must be an integer, got the string "a".']
+    assert said(row, ["a", "a"]) == ['Argument "[0]" is refused: "a" is not of type "integer".']
     assert said(row, [1, "a", 2]) != []
     beside = {"$schema": DRAFT7, "$ref": "#/definitions/a", "maximum": 1, "definitions": {"a": {"type": "integer"}}}
     assert said(beside, 5) == []
@@ -225,6 +240,7 @@ schemas = st.recursive(
         optional={
             "properties": st.dictionaries(st.sampled_from("ab"), inner),
             "additionalProperties": inner | st.booleans(),
+            "allOf": st.lists(inner, max_size=2, min_size=1),
         },
     ),
     max_leaves=4,

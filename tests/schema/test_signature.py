@@ -58,12 +58,7 @@ def test_add_is_lean() -> None:
         "required": ["a"],
         "additionalProperties": False,
     }
-    assert (sig.name, sig.description, sig.returns, sig.returns_description) == (
-        "add",
-        "Add two numbers.",
-        int,
-        "The sum.",
-    )
+    assert (sig.name, sig.description, sig.returns) == ("add", "Add two numbers.", int)
     assert [(field.name, field.required, field.default) for field in sig.fields] == [
         ("a", True, EMPTY),
         ("b", False, 2),
@@ -179,7 +174,6 @@ def test_a_richer_schema() -> None:
     }
     jsonschema.Draft202012Validator.check_schema(sig.input_schema)
     assert sig.returns == list[Options]
-    assert [field.keyword_only for field in sig.fields] == [False] * 6 + [True]
 
 
 def test_defaults_and_late_conversion() -> None:

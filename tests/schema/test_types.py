@@ -508,12 +508,6 @@ def test_a_decimal_number_of_pydantic_says_so() -> None:
     assert compile_type(Priced).convert({"net": 1.5}).net == decimal.Decimal("1.5")
 
 
-def test_wrap() -> None:
-    schema = compile_type(list[Tree]).schema(wrap="result")
-    assert schema["properties"]["result"] == array({"$ref": "#/$defs/Tree"})
-    assert "$defs" in schema
-
-
 REFUSED: list[tuple[Any, str]] = [
     (complex, "complex"),
     (abc.Callable[[], int], "Callable"),

@@ -20,7 +20,7 @@ from redstart.schema.constraints import FAMILIES, FORMATS, Constraints
 from redstart.schema.document import Schema
 from redstart.schema.errors import ValuePath, show, wrong_type
 from redstart.schema.json_schema import FAMILY_OF, NEEDS, Needs, is_name_list, is_text
-from redstart.schema.nodes import Slot, strictly
+from redstart.schema.nodes import Slot, read_strictly
 from redstart.schema.scalars import (
     INVALID,
     JSON_KINDS,
@@ -246,7 +246,7 @@ def _raw_field(name: str, schema: object, *, required: bool) -> FormField:
     field = make_field(name, schema, options, required=required)
     if "default" in schema:
         node = field.slot.node if options else ScalarNode(JSON_KINDS[kind])
-        if strictly(node, schema["default"]) is INVALID:
+        if read_strictly(node, schema["default"]) is INVALID:
             raise FormError(f"{where} has default: {show(schema['default'])}; it needs {node.words}")
     return field
 
@@ -267,7 +267,7 @@ def _raw_options(name: str, where: str, listing: Schema, *, many: bool) -> list[
     options = options_of(name, listing)
     node = ScalarNode(JSON_KINDS[kind])
     for option in options:
-        if strictly(node, option.value) is INVALID:
+        if read_strictly(node, option.value) is INVALID:
             raise FormError(f"{where} has the choice {show(option.value)} in {ways[0]}; its type needs {node.words}")
     if ways[0] in ("oneOf", "anyOf") and not all("title" in one for one in listing[ways[0]]):
         raise FormError(f'{where} has choices in {ways[0]} without a "title"')
@@ -301,16 +301,16 @@ def _unfit(where: str, schema: Schema) -> FormError:
         hint = 'what may be empty is left out of "required"'
         return FormError(f"{where} has type: {show(kind)}; a form needs one type, and {hint}")
     words = f"has type: {show(kind)}" if "type" in schema else "is of no type"
-    foreign = [key for key in schema if key not in ANNOTATIONS.union(*FITTING.values())]
-    if foreign:
-        words += f" and has {', '.join(foreign)}"
+    others = [key for key in schema if key not in ANNOTATIONS.union(*FITTING.values())]
+    if others:
+        words += f" and has {', '.join(others)}"
     return FormError(f"{where} {words}; a form carries text, numbers, booleans and choices")
 
 
 def _check_keywords(where: str, schema: Schema, known: Iterable[str | None]) -> None:
-    foreign = [key for key in schema if key not in known and not key.startswith("x-")]
-    if foreign:
-        raise FormError(f"{where} has {', '.join(foreign)}, which no form can carry there")
+    others = [key for key in schema if key not in known and not key.startswith("x-")]
+    if others:
+        raise FormError(f"{where} has {', '.join(others)}, which no form can carry there")
     for key, value in schema.items():
         if key in FORM_NEEDS and not FORM_NEEDS[key][0](value):
             raise FormError(f"{where} has {key}: {show(value)}; it needs {FORM_NEEDS[key][1]}")

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from redstart.schema.containers import opened
+from redstart.schema.containers import parsed_string
 from redstart.schema.document import Defs, Schema, finish
 from redstart.schema.errors import Findings, Problem, ShapeError, show_typed, twice
 from redstart.schema.nodes import RecordNode, Slot
@@ -35,7 +35,6 @@ class Argument(msgspec.Struct, frozen=True):
     required: bool
     default: Any  # or ABSENT
     shape: CompiledType
-    keyword_only: bool = False
     make: Callable[[], object] | None = None
 
     @property
@@ -140,7 +139,7 @@ class Arguments:
             raise ShapeError([Problem("", f"The arguments are not valid JSON: {error}", kind="text")]) from None
         self._refuse_twice(raw)
         walk = Walk(True)
-        value = opened({} if value is None else value, dict, walk)
+        value = parsed_string({} if value is None else value, dict, walk)
         if type(value) is not dict:
             words = f"The arguments must be an object, got {show_typed(value)}"
             raise ShapeError([Problem("", words, kind="text")])

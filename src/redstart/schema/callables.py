@@ -26,7 +26,7 @@ class CallTarget(msgspec.Struct):
     place: str
     label: str
     parameters: list[inspect.Parameter]
-    returns: Any
+    returns: object
     globalns: dict[str, Any]
     localns: dict[str, Any]
     owner: dict[str, Any]
@@ -35,7 +35,7 @@ class CallTarget(msgspec.Struct):
         at = f', parameter "{parameter}"' if parameter else ""
         return SignatureError(f"{self.place}: {self.label}{at}: {why}")
 
-    def resolve(self, annotation: Any, parameter: str) -> Any:
+    def resolve(self, annotation: object, parameter: str) -> object:
         """The annotation without strings and forward references in it."""
         if type(annotation) is type or annotation is None:
             return annotation
@@ -51,7 +51,7 @@ class CallTarget(msgspec.Struct):
                 break
         raise self._unresolved(annotation, parameter, problem) from problem
 
-    def _unresolved(self, annotation: Any, parameter: str, problem: Exception) -> SignatureError:
+    def _unresolved(self, annotation: object, parameter: str, problem: Exception) -> SignatureError:
         text = annotation if isinstance(annotation, str) else repr(annotation)
         name = getattr(problem, "name", None)
         if not isinstance(problem, NameError) or not name:
@@ -63,7 +63,7 @@ class CallTarget(msgspec.Struct):
         )
 
 
-def find_target(fn: Callable[..., Any], where: str | None, names: Mapping[str, Any] | None) -> CallTarget:
+def find_target(fn: Callable[..., object], where: str | None, names: Mapping[str, Any] | None) -> CallTarget:
     function, fixed, owner = _unwrapped(fn)
     code = getattr(function, "__code__", None)
     name = getattr(fn, "__name__", None) or getattr(function, "__name__", "")
@@ -94,7 +94,7 @@ def find_target(fn: Callable[..., Any], where: str | None, names: Mapping[str, A
     return target
 
 
-def _signature(fn: Any, target: CallTarget) -> inspect.Signature:
+def _signature(fn: Callable[..., object], target: CallTarget) -> inspect.Signature:
     try:
         if sys.version_info >= (3, 14):
             import annotationlib
@@ -137,7 +137,7 @@ def _unwrapped(fn: Any) -> tuple[Any, set[str], type | None]:
     return fn, fixed, owner
 
 
-def _doc(fn: Any, function: Any) -> str | None:
+def _doc(fn: object, function: object) -> str | None:
     own = getattr(fn, "__doc__", None)
     if isinstance(fn, functools.partial) and own == functools.partial.__doc__:
         return _doc(fn.func, function)
@@ -146,7 +146,7 @@ def _doc(fn: Any, function: Any) -> str | None:
     return own
 
 
-def _closure(function: Any) -> dict[str, Any]:
+def _closure(function: object) -> dict[str, Any]:
     out = {parameter.__name__: parameter for parameter in getattr(function, "__type_params__", ())}
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
     for name, cell in zip(code.co_freevars if code else (), cells or (), strict=False):

@@ -183,8 +183,8 @@ class Constraints(msgspec.Struct, frozen=True):
         """What the value should have been, or None if it is within its bounds."""
         for name, bound in self.bounds.items():
             if not CONSTRAINTS[name].fits(value, bound):
-                said = one_of(bound) if name == "one_of" else FORMATS[bound][1] if name == "format" else bound
-                return CONSTRAINTS[name].words.format(said, unit=UNITS.get(self.family, ""))
+                shown = one_of(bound) if name == "one_of" else FORMATS[bound][1] if name == "format" else bound
+                return CONSTRAINTS[name].words.format(shown, unit=UNITS.get(self.family, ""))
         for predicate in self.predicates:
             if not predicate(value):
                 return f"such that {getattr(predicate, '__name__', 'its predicate')} holds"

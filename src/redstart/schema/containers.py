@@ -17,7 +17,7 @@ from redstart.schema.errors import ValuePath, bad_key, join, refused, wrong_type
 from redstart.schema.scalars import ABSENT, INVALID, ChoiceNode, Node, ScalarNode, Walk
 
 
-def opened(value: object, kind: type, walk: Walk) -> object:
+def parsed_string(value: object, kind: type, walk: Walk) -> object:
     """The value, or in a lax walk the array or object that hosts put into a string."""
     if not walk.lax or type(value) is not str:
         return value
@@ -33,15 +33,15 @@ def opened(value: object, kind: type, walk: Walk) -> object:
 
 ALIKE = 40  # different values with one hash; floats that differ by a power of two come to 34
 SALTED = (str, bytes, bool, type(None), datetime.datetime, datetime.date, datetime.time)
-CROWDED = "too many of its values have one hash, and would take too long to tell apart"
+MANY_COLLISIONS = "too many of its values have one hash, and would take too long to tell apart"
 
 
-def is_salted(node: Node) -> bool:
+def has_salted_hash(node: Node) -> bool:
     """Whether no client can write many values of this type that have the same hash."""
     return isinstance(node, ChoiceNode) or (isinstance(node, ScalarNode) and node.kind.native in SALTED)
 
 
-def is_crowded(values: Sequence[object]) -> bool:
+def has_many_collisions(values: Sequence[object]) -> bool:
     """Whether a set or dict of the values takes time that grows with the square of their number.
 
     The hash of a number, a UUID or a tuple of them is known beforehand, so a client can choose such values.
@@ -65,7 +65,7 @@ class ContainerNode(Node):
     holds: type
 
     def read(self, value: object, path: ValuePath, walk: Walk) -> object:
-        value = opened(value, self.holds, walk)
+        value = parsed_string(value, self.holds, walk)
         if type(value) is not self.holds:
             return walk.refuse(wrong_type, path, self.words, value)
         return remembered(self, self.fill, value, path, walk)
@@ -85,7 +85,7 @@ def remembered(
         inner = Walk(walk.lax, walk.memo, walk.enough, walk.nulls)
         walk.memo[key] = (fill(value, path, inner), inner)
     out, inner = walk.memo[key]
-    walk.take(inner)
+    walk.include(inner)
     return out
 
 
@@ -108,7 +108,7 @@ class ArrayNode(ContainerNode):
     ) -> None:
         self.children = (item,)
         self.build = build
-        self.guarded = build in (set, frozenset) and not is_salted(item)
+        self.guarded = build in (set, frozenset) and not has_salted_hash(item)
         self.origin = ABSENT if self.guarded else origin  # what msgspec knows this container as, or ABSENT
         super().__init__(plain=plain and not self.guarded, constraints=constraints)
 
@@ -129,8 +129,8 @@ class ArrayNode(ContainerNode):
         if walk.count > before:
             return INVALID
         try:
-            if self.guarded and is_crowded(out):
-                return walk.refuse(refused, path, CROWDED)
+            if self.guarded and has_many_collisions(out):
+                return walk.refuse(refused, path, MANY_COLLISIONS)
             built = unchanged(value, out) if self.build is list else self.build(out)
         except TypeError:
             return walk.refuse(wrong_type, path, "an array of plain values", value)
@@ -189,7 +189,7 @@ class MapNode(ContainerNode):
     def __init__(self, key: Node, value: Node, build: Callable[[dict[Any, Any]], object], plain: bool) -> None:
         self.children = (key, value)
         self.build = build
-        self.guarded = not is_salted(key)
+        self.guarded = not has_salted_hash(key)
         super().__init__(plain=plain and not self.guarded)
 
     @property
@@ -204,15 +204,15 @@ class MapNode(ContainerNode):
         key_node, value_node = self.children
         keys = Walk(lax=True)  # 5 as a key can only be written "5"
         names = [key_node.read(key, join(path, key), keys) for key in value]
-        if self.guarded and is_crowded(names):
-            return walk.refuse(refused, path, CROWDED)
+        if self.guarded and has_many_collisions(names):
+            return walk.refuse(refused, path, MANY_COLLISIONS)
         out = {}
         for name, (key, inner) in zip(names, value.items(), strict=True):
             out[name] = value_node.read(inner, join(path, key), walk)
             if walk.count - before >= walk.enough:
                 break
         keys.first = [(bad_key, entry) for entry in keys.first]
-        walk.take(keys)
+        walk.include(keys)
         if walk.count > before:
             return INVALID
         return self.within(out if self.build is dict else self.build(out), value, path, walk)

@@ -5,20 +5,20 @@ whose branches contain each other the ways double with each level, so a few hund
 them here is linear in the value.  Must not know: those engines, Python types.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from redstart.schema.document import LISTS, MAPS, SINGLES
 
+RawSchema = Mapping[str, Any]
 HERE = ("anyOf", "oneOf", "allOf")  # lists of schemas for the value itself
 HERE_TOO = ("not", "if", "then", "else")
-PARTS = (dict, list)
 SCALARS = ("null", "string", "integer", "number", "boolean")
 
 
-def target(root: Any, ref: str) -> Any:
+def target(root: object, ref: str) -> Any:
     """The schema that a local `$ref` points to; None where it points to nothing."""
-    node = root
+    node: Any = root
     for step in ref.removeprefix("#").split("/")[1:]:
         step = step.replace("~1", "/").replace("~0", "~")
         try:
@@ -28,13 +28,13 @@ def target(root: Any, ref: str) -> Any:
     return node
 
 
-def is_tangled(root: Any) -> bool:
+def has_recursive_branches(root: object) -> bool:
     """Whether a schema contains itself and has places where more than one branch can take an array or an object."""
     done: set[int] = set()
     active: set[int] = set()
     loops = branches = False
 
-    def visit(schema: Any) -> None:
+    def visit(schema: object) -> None:
         nonlocal loops, branches
         if not isinstance(schema, Mapping) or id(schema) in done:
             loops = loops or id(schema) in active
@@ -50,7 +50,7 @@ def is_tangled(root: Any) -> bool:
     return loops and branches
 
 
-def _parts(schema: Mapping[str, Any]) -> Iterator[Any]:
+def _parts(schema: RawSchema) -> Iterator[object]:
     for word, content in schema.items():
         if word in HERE or word in HERE_TOO or word == "$defs":
             continue
@@ -62,7 +62,7 @@ def _parts(schema: Mapping[str, Any]) -> Iterator[Any]:
             yield content
 
 
-def _here(root: Any, schema: Mapping[str, Any], value: Any) -> Iterator[Any]:
+def _here(root: object, schema: RawSchema, value: object) -> Iterator[object]:
     """The schemas that apply to the same value and can take an array or an object."""
     if isinstance(schema.get("$ref"), str):
         yield target(root, schema["$ref"])
@@ -78,11 +78,11 @@ def _here(root: Any, schema: Mapping[str, Any], value: Any) -> Iterator[Any]:
     yield from schema.get("dependentSchemas", {}).values()
 
 
-def _takes_parts(schema: Any) -> bool:
+def _takes_parts(schema: object) -> bool:
     return isinstance(schema, Mapping) and schema.get("type") not in SCALARS and "const" not in schema
 
 
-def _inside(schema: Mapping[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
+def _inside(schema: RawSchema, value: object) -> Iterator[tuple[object, object]]:
     """Each value in the value that is an array or object, with a schema that applies to it."""
     if isinstance(value, dict):
         known = schema.get("properties", {})
@@ -95,31 +95,30 @@ def _inside(schema: Mapping[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
     rows = schema.get("prefixItems", schema.get("items"))
     first = rows if isinstance(rows, list) else []
     others = [schema[word] for word in ("items", "additionalItems", "contains", "unevaluatedItems") if word in schema]
-    for index, inner in enumerate(value):
+    for index, inner in enumerate(parts(value)):
         if isinstance(inner, dict | list):
             yield from ((each, inner) for each in ([first[index]] if index < len(first) else others))
 
 
-def quoted(value: Any) -> int:
-    """The characters that an engine writes which quotes a value, and each value in it, when it explains."""
-    total = 0
-    queue = [(value, 1)]
-    while queue:
-        current, depth = queue.pop()
-        total += depth * (len(current) if isinstance(current, str) else 8)
-        if isinstance(current, dict):
-            total += depth * sum(map(len, current))
-            queue += ((inner, depth + 1) for inner in current.values())
-        elif isinstance(current, list):
-            queue += ((inner, depth + 1) for inner in current)
-    return total
+def levels(value: object) -> int:
+    """How deep the arrays and objects in a value are nested, with the value itself."""
+    depth, layer = 0, [value]
+    while layer:
+        depth += 1
+        layer = [inner for part in layer for inner in parts(part)]
+    return depth
+
+
+def parts(value: object) -> Iterable[object]:
+    """The values in an array or object."""
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 PROBLEMS = 100_000  # that an engine may have to keep at a time; pydantic needs half a kilobyte for each
 ENTRIES = 250_000  # of objects that are not in arrays, in a value that pydantic reads
 
 
-def problems_per_value(document: Any) -> int:
+def problems_per_value(document: object) -> int:
     """At most so many problems does a value cause, without those of the values in it: one for each schema that it may
     be read by, and one for each property that it may lack."""
     if isinstance(document, list):
@@ -130,31 +129,18 @@ def problems_per_value(document: Any) -> int:
     return 1 + (len(own) if isinstance(own, list) else 0) + sum(map(problems_per_value, document.values()))
 
 
-def has_more_values(value: Any, most: float) -> bool:
-    """Whether a value has more values in it than these."""
-    total, queue = 0, [value] if isinstance(value, PARTS) else []
-    while queue and total <= most:
-        current = queue.pop()
-        total += len(current)
-        inside = current.values() if isinstance(current, dict) else current
-        queue += (inner for inner in inside if isinstance(inner, PARTS))
-    return total > most
-
-
-def entries(value: Any) -> int:
+def entries(value: object) -> int:
     """The entries of the objects in a value, where an array has only those of its largest item."""
-    if isinstance(value, dict):
-        return len(value) + sum(entries(inner) for inner in value.values() if isinstance(inner, PARTS))
-    inside = value if isinstance(value, list) else ()
-    return max((entries(inner) for inner in inside if isinstance(inner, PARTS)), default=0)
+    inside = [entries(inner) for inner in parts(value) if isinstance(inner, dict | list)]
+    return len(value) + sum(inside) if isinstance(value, dict) else max(inside, default=0)
 
 
-def affordable(root: Any, value: Any, *, room: int, share: int) -> bool:
+def affordable(root: object, value: object, *, room: int, share: int) -> bool:
     """Whether reading the value by way of every branch takes at most `room` steps more than `share` for each pair
     of a schema and a value in it."""
     known: dict[tuple[int, int], int] = {}
 
-    def steps(schema: Any, value: Any) -> int:
+    def steps(schema: object, value: object) -> int:
         if not isinstance(schema, Mapping) or not isinstance(value, dict | list):
             return 1
         pair = (id(schema), id(value))

@@ -44,24 +44,24 @@ class Defs:
 
     def free(self, name: str) -> str:
         base = re.sub(r"\W+", "_", name).strip("_") or "Type"
-        taken, number = base, 2
-        while taken in self.named:
-            taken, number = f"{base}{number}", number + 1
-        return taken
+        unused, number = base, 2
+        while unused in self.named:
+            unused, number = f"{base}{number}", number + 1
+        return unused
 
-    def adopt(self, key: object, name: str, foreign: Schema) -> Schema:
+    def adopt(self, key: object, name: str, document: Schema) -> Schema:
         """A reference to a schema that another library wrote; its own `$defs` are taken over."""
         key = _hashable(key)
         if key not in self._names:
             renames: dict[str, str] = {}
-            inner = foreign.get("$defs", {})
+            inner = document.get("$defs", {})
             for old in inner:
                 fresh = self.free(old)
                 self.named[fresh] = {}
                 renames[PREFIX + old] = PREFIX + fresh
             for old, body in inner.items():
                 self.named[renames[PREFIX + old].removeprefix(PREFIX)] = self._tidied(_untitled(body), renames)
-            root = {word: value for word, value in foreign.items() if word != "$defs"}
+            root = {word: value for word, value in document.items() if word != "$defs"}
             root = self._tidied(_untitled(root), renames)
             if root.keys() == {"$ref"}:
                 self._names[key] = root["$ref"].removeprefix(PREFIX)

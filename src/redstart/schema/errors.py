@@ -1,4 +1,4 @@
-"""What is wrong with a value, said so that a model can mend it in one try.
+"""What is wrong with a value, in words that let a model correct it in one try.
 
 Knows: paths, phrases, nearest names.  Must not know: types, schemas, functions.
 """
@@ -100,7 +100,7 @@ class Findings:
         if self.count <= SHOWN_PROBLEMS:
             self.first.append((make, args))
 
-    def take(self, other: "Findings") -> None:
+    def include(self, other: "Findings") -> None:
         self.first += other.first[: max(SHOWN_PROBLEMS - self.count, 0)]
         self.count += other.count
 
@@ -122,7 +122,7 @@ def refused(place: ValuePath, reason: object) -> Problem:
 
 
 def bad_key(make: Callable[..., Problem], args: tuple[Any, ...]) -> Problem:
-    """The problem of a key, said of the entry that it names."""
+    """The problem of a key, as a problem of its entry."""
     inner = make(*args)
     return Problem(inner.path, f"has a bad key: it {inner.expected}", inner.got, inner.hint)
 
@@ -137,19 +137,19 @@ def unknown(place: ValuePath, name: str, known: Sequence[str]) -> Problem:
     return Problem(path, "", hint=hint, kind="unknown")
 
 
-def not_allowed(place: ValuePath, value: Any) -> Problem:
+def not_allowed(place: ValuePath, value: object) -> Problem:
     return Problem(spelled(place), "is not allowed here", show(value))
 
 
-def wrong_type(place: ValuePath, words: str, value: Any) -> Problem:
+def wrong_type(place: ValuePath, words: str, value: object) -> Problem:
     return Problem(spelled(place), f"must be {words}", show_typed(value))
 
 
-def wrong_value(place: ValuePath, words: str, value: Any) -> Problem:
+def wrong_value(place: ValuePath, words: str, value: object) -> Problem:
     return Problem(spelled(place), f"must be {words}", show(value))
 
 
-def not_a_choice(place: ValuePath, words: str, value: Any, choices: Sequence[Any]) -> Problem:
+def not_a_choice(place: ValuePath, words: str, value: object, choices: Sequence[object]) -> Problem:
     texts = [choice for choice in choices if isinstance(choice, str)]
     near = nearest(value, texts) if isinstance(value, str) else None
     return Problem(spelled(place), f"must be {words}", show(value), f'did you mean "{near}"?' if near else "")
@@ -165,10 +165,10 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     known = [candidate for candidate in known if len(candidate) <= LONGEST]
     folded = dict(zip(map(str.casefold, known), known, strict=True))
     given = name.casefold()
-    found = given if given in folded else _close(given, folded)
-    if found is None or len(folded) == len(known):
-        return None if found is None else folded[found]
-    alike = [candidate for candidate in known if candidate.casefold() == found]  # they differ in case only
+    near = given if given in folded else _close(given, folded)
+    if near is None or len(folded) == len(known):
+        return None if near is None else folded[near]
+    alike = [candidate for candidate in known if candidate.casefold() == near]  # they differ in case only
     return max(alike, key=lambda candidate: sum(map(eq, candidate, name)))
 
 
@@ -186,12 +186,12 @@ def _alike(given: str, names: Collection[str]) -> Collection[str]:
     """The names worth a comparison: of many, only those whose beginnings or ends are next to the given one's."""
     if len(names) <= COMPARED:
         return names
-    found: dict[str, None] = {}
+    near: dict[str, None] = {}
     for step in (1, -1):
         ordered = sorted(name[::step] for name in names)
         at = bisect_left(ordered, given[::step])
-        found |= dict.fromkeys(name[::step] for name in ordered[max(0, at - COMPARED // 4) : at + COMPARED // 4])
-    return found
+        near |= dict.fromkeys(name[::step] for name in ordered[max(0, at - COMPARED // 4) : at + COMPARED // 4])
+    return near
 
 
 def join(place: ValuePath, key: str | int) -> ValuePath:
@@ -227,7 +227,7 @@ def one_of(choices: Sequence[object]) -> str:
     return f"one of {shown}" + (f", … ({len(choices)} in all)" if len(choices) > SHOWN_CHOICES else "")
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """The value as JSON, cut to about 60 characters."""
     return cut(_json(_preview(value)), SHOWN_CHARS)
 
@@ -235,11 +235,11 @@ def show(value: Any) -> str:
 TYPE_WORDS: dict[type, str] = {str: "the string ", list: "the array ", dict: "the object ", tuple: "the array "}
 
 
-def show_typed(value: Any) -> str:
+def show_typed(value: object) -> str:
     return TYPE_WORDS.get(type(value), "") + show(value)
 
 
-def _preview(value: Any, depth: int = 3) -> Any:
+def _preview(value: object, depth: int = 3) -> object:
     # A value may be megabytes: look only at as much of it as can be shown.
     if isinstance(value, str):
         return value[: SHOWN_CHARS + 1]
@@ -251,7 +251,7 @@ def _preview(value: Any, depth: int = 3) -> Any:
     return value
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
     except (TypeError, ValueError, OverflowError, RecursionError):

@@ -9,7 +9,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from redstart.schema.containers import ALIKE, CROWDED, is_crowded
+from redstart.schema.containers import ALIKE, MANY_COLLISIONS, has_many_collisions
+from redstart.schema.document import Schema
 
 SALTED = {"str", "bytes", "bool", "none", "datetime", "date", "time", "literal", "enum"}
 NOT_SCHEMAS = {"metadata", "default", "expected", "config", "serialization", "cls", "ctx", "custom_error_context"}
@@ -24,23 +25,23 @@ class Apart:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
 
-def _joined(found: Any) -> Any:
+def _joined(items: Any) -> object:
     """The set or dict of the values themselves, once it is known that they can be told apart quickly."""
-    values = [item.value for item in found]
+    values = [item.value for item in items]
     try:
-        if is_crowded(values):
-            raise ValueError(CROWDED)
+        if has_many_collisions(values):
+            raise ValueError(MANY_COLLISIONS)
     except TypeError:
         raise ValueError("it has a value that a set cannot hold") from None
-    kind = type(found)
-    return kind(dict(zip(values, found.values(), strict=True)) if isinstance(found, Mapping) else values)
+    kind = type(items)
+    return kind(dict(zip(values, items.values(), strict=True)) if isinstance(items, Mapping) else values)
 
 
-def _as_number(text: str) -> Any:
+def _as_number(text: str) -> object:
     try:
         number = Decimal(text) if len(text) < LONG else None
     except ArithmeticError:
@@ -48,14 +49,14 @@ def _as_number(text: str) -> Any:
     return number if number is not None and number.is_finite() else text
 
 
-def _as_uuid(text: str) -> Any:
+def _as_uuid(text: str) -> object:
     try:
         return UUID(text) if 32 <= len(text) <= 45 else text
     except ValueError:
         return text
 
 
-def _standing_in(value: Any, read: Callable[[str], Any]) -> Any:
+def _standing_in(value: object, read: Callable[[str], object]) -> object:
     """What has the hash that an engine's own value for this one may have; ValueError where many have the same."""
     if isinstance(value, str):
         return read(value)
@@ -70,12 +71,12 @@ def _standing_in(value: Any, read: Callable[[str], Any]) -> Any:
     return tuple(items)
 
 
-def _check_apart(values: list[Any]) -> None:
-    if len(values) > ALIKE and is_crowded(values):
-        raise ValueError(CROWDED)
+def _check_apart(values: list[object]) -> None:
+    if len(values) > ALIKE and has_many_collisions(values):
+        raise ValueError(MANY_COLLISIONS)
 
 
-def _checked(value: Any) -> Any:
+def _checked(value: object) -> object:
     """The input of a model with an `__init__` of its own. That leads to the engine that the class was made with, which
     is not rewritten, so the whole input is looked at before, whatever its types are."""
     _standing_in(value, _as_number)
@@ -83,29 +84,29 @@ def _checked(value: Any) -> Any:
     return value
 
 
-def _after(function: Any, schema: Any) -> dict[str, Any]:
+def _after(function: Callable[[Any], object], schema: object) -> Schema:
     return {"type": "function-after", "function": {"type": "no-info", "function": function}, "schema": schema}
 
 
-def _hashed(schema: Mapping[str, Any]) -> str | None:
+def _hashed(schema: Mapping[str, object]) -> str | None:
     """The part of a schema whose values are hashed, if a client can choose them to have one hash."""
     part = "items_schema" if schema.get("type") in ("set", "frozenset") else "keys_schema"
     inner = schema.get(part, {"type": "any" if part == "items_schema" else "str"})
     return part if isinstance(inner, Mapping) and inner.get("type") not in SALTED else None
 
 
-def _rewritten(schema: Any, hasty: bool) -> Any:
+def _rewritten(schema: object, fail_fast: bool) -> object:
     if isinstance(schema, list | tuple):
-        return type(schema)(_rewritten(inner, hasty) for inner in schema)
+        return type(schema)(_rewritten(inner, fail_fast) for inner in schema)
     if not isinstance(schema, Mapping):
         return schema
-    out: dict[str, Any] = {}
+    out: Schema = {}
     for key, content in schema.items():
         if key in BY_NAME and isinstance(content, Mapping):
-            out[key] = {name: _rewritten(inner, hasty) for name, inner in content.items()}
+            out[key] = {name: _rewritten(inner, fail_fast) for name, inner in content.items()}
         else:
-            out[key] = content if key in NOT_SCHEMAS else _rewritten(content, hasty)
-    if hasty and out.get("type") in REPEATS:
+            out[key] = content if key in NOT_SCHEMAS else _rewritten(content, fail_fast)
+    if fail_fast and out.get("type") in REPEATS:
         out["fail_fast"] = True
     part = _hashed(schema)
     own = out.get("type") == "model" and out.get("custom_init")
@@ -120,13 +121,13 @@ def _rewritten(schema: Any, hasty: bool) -> Any:
     return {"type": "chain", "steps": [_after(_joined, out), {"type": out["type"], **outer}], **ref}
 
 
-def engine(schema: Any, *, hasty: bool) -> Any:
+def engine(schema: object, *, fail_fast: bool) -> Any:
     """What validates by the schema, and refuses values which were chosen to have one hash.
 
-    A hasty one ends the reading of an array or dict at the first item that is wrong.
+    One that fails fast ends the reading of an array or dict at the first item that is wrong.
     """
     build = sys.modules["pydantic_core"].SchemaValidator
     try:
-        return build(_rewritten(schema, hasty), _use_prebuilt=False)
+        return build(_rewritten(schema, fail_fast), _use_prebuilt=False)
     except TypeError:  # before pydantic 2.12: models inside of models keep the engines they were built with
-        return build(_rewritten(schema, hasty))
+        return build(_rewritten(schema, fail_fast))

@@ -6,17 +6,18 @@ Must not know: Python types, functions.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
+import msgspec
+
 from redstart.schema.constraints import FAMILIES, Constraints
 from redstart.schema.containers import ArrayNode
-from redstart.schema.cost import affordable, is_tangled, quoted, target
+from redstart.schema.cost import affordable, has_recursive_branches, levels, target
 from redstart.schema.errors import (
     ENOUGH,
     SHOWN_PROBLEMS,
-    Problem,
     ShapeError,
     ValuePath,
     any_word,
@@ -24,6 +25,7 @@ from redstart.schema.errors import (
     not_allowed,
     refused,
     show,
+    spelled,
     unknown,
     wrong_type,
 )
@@ -53,7 +55,7 @@ BOUNDS = {
 }
 OF_OBJECTS = ("properties", "required", "additionalProperties")
 BUILT_IN = {
-    *("type", "enum", "const", "$ref", "items", *OF_OBJECTS),
+    *("type", "enum", "const", "$ref", "allOf", "items", *OF_OBJECTS),
     *(word for words in BOUNDS.values() for word in words),
 }
 
@@ -100,6 +102,7 @@ NEEDS: Needs = {
     "type": (_is_type, "a JSON type name or a list of them"),
     "enum": (lambda content: isinstance(content, list), "a list"),
     "required": (is_name_list, "a list of names"),
+    "allOf": (lambda content: isinstance(content, list) and all(map(_is_schema, content)), "a list of schemas"),
     **dict.fromkeys(("properties", "$defs", "definitions"), (_is_map, "an object")),
     "additionalProperties": (_is_schema, "a schema"),
     "items": (_is_schema, "a schema (a list of schemas is prefixItems, or draft-07 by its $schema)"),
@@ -120,7 +123,7 @@ class NeverNode(Node):
 
 
 class AllNode(Node):
-    """Several schemas for one value, such as a `$ref` and what stands beside it."""
+    """Several schemas for one value: `allOf`, or a `$ref` and what stands beside it."""
 
     def __init__(self, children: Sequence[Node]) -> None:
         super().__init__()
@@ -188,7 +191,7 @@ class _Compiler:
         self.root = root
         self.where = where
         self.draft7 = _is_draft7(root, where)
-        self.foreign: set[str] = set()  # the keywords that are not built in
+        self.for_engine: set[str] = set()  # the keywords that are not built in
         self._defaults = defaults
         self._refs: dict[str, RefNode] = {}
 
@@ -200,6 +203,7 @@ class _Compiler:
             raise SchemaError(f"{self.where}: {at} must be a schema, not {show(schema)}")
         schema = self._checked(schema, at)
         nodes: list[Node] = [self._ref(schema["$ref"])] if "$ref" in schema else []
+        nodes += [self.node(inner, f"{at}/allOf/{index}") for index, inner in enumerate(schema.get("allOf", ()))]
         typed = self._typed(schema, at)
         nodes += [] if typed is None else [typed]
         listed = [schema["enum"]] if "enum" in schema else []
@@ -213,7 +217,7 @@ class _Compiler:
         """The keywords that apply; raises for those that are malformed, notes those that are not built in."""
         for keyword, content in schema.items():
             if self.draft7 and keyword == "items" and isinstance(content, list):
-                self.foreign.add(keyword)  # one schema for each place
+                self.for_engine.add(keyword)  # one schema for each place
                 continue
             fits, words = NEEDS.get(keyword, (None, ""))
             if fits is not None and not fits(content):
@@ -222,9 +226,9 @@ class _Compiler:
                 for name, inner in content.items():
                     self.node(inner, f"{at}/{keyword}/{name}")
             elif keyword not in BUILT_IN and keyword not in ANNOTATIONS and not keyword.startswith("x-"):
-                self.foreign.add(keyword)
+                self.for_engine.add(keyword)
         if self.draft7 and "$ref" in schema and len(schema) > 1:
-            self.foreign.add("$ref")
+            self.for_engine.add("$ref")
             return {"$ref": schema["$ref"]}  # draft-07 ignores what stands beside it
         left_out = [word for beside, word in BESIDE.items() if beside in schema]
         left_out += ["items"] if isinstance(schema.get("items"), list) else []
@@ -272,10 +276,9 @@ class _Compiler:
 
     def _ref(self, ref: str) -> Node:
         if ref not in self._refs:
-            self._refuse_ref(ref)
             self._refs[ref] = made = RefNode(ref)
-            is_anchor = ref != "#" and not ref.startswith("#/")  # its $anchor sends the schema to the engine
-            made.target = AnyNode() if is_anchor else self.node(self.target(ref), ref)
+            is_local = ref == "#" or ref.startswith("#/")  # the $anchor of any other sends the schema to the engine
+            made.target = self.node(self.target(ref), ref) if is_local else AnyNode()
         return self._refs[ref]
 
     def target(self, ref: str) -> Any:
@@ -286,14 +289,18 @@ class _Compiler:
             raise SchemaError(f"{self.where}: $ref {ref!r} does not point to a schema")
         return schema
 
-    def _refuse_ref(self, ref: str) -> None:
-        seen = []
-        while ref == "#" or ref.startswith("#/"):
-            if ref in seen:
-                raise SchemaError(f"{self.where}: $ref {ref!r} refers to itself")
-            seen.append(ref)
-            schema = self.target(ref)
-            ref = schema.get("$ref", "") if isinstance(schema, Mapping) else ""
+    def refuse_loops(self) -> None:
+        """A `$ref` must lead into the value before it leads to itself."""
+        for ref, node in self._refs.items():
+            queue: list[Node] = [node.target]
+            seen: set[int] = set()
+            while queue:
+                current = queue.pop()
+                if current is node:
+                    raise SchemaError(f"{self.where}: $ref {ref!r} refers to itself")
+                if id(current) not in seen and isinstance(current, AllNode | RefNode):
+                    seen.add(id(current))
+                    queue += current.children if isinstance(current, AllNode) else [current.target]
 
 
 TYPE_WORDS = {name: kind.words for name, kind in JSON_KINDS.items()} | {"array": "an array", "object": "an object"}
@@ -317,7 +324,7 @@ class Validator:
         self._compiler = compiler
         self._node = node
         self._engine = engine
-        self._tangled = engine is not None and is_tangled(compiler.root)
+        self._costly = engine is not None and has_recursive_branches(compiler.root)
 
     def check(self, value: object, noun: str = "argument") -> None:
         """ShapeError names the first few things that are wrong."""
@@ -346,13 +353,16 @@ class Validator:
     ) -> object:
         """What the nodes make of the value, or an error: the one that is known already, where the engine has more."""
         walk = Walk(False, {}, nulls=nulls)
-        try:
-            out = self._node.read(value, "", walk)
-        except RecursionError:
-            raise _too_deep(noun) from None
+        out = self._read(value, walk, noun)
         if walk.count:
             raise walk.error(noun) if self._engine is None or error is None else error
         return out
+
+    def _read(self, value: object, walk: Walk, noun: str) -> object:
+        try:
+            return self._node.read(value, "", walk)
+        except RecursionError:
+            raise _too_deep(noun) from None
 
     def _fits(self, engine: Engine, value: object, noun: str) -> bool:
         try:
@@ -361,46 +371,27 @@ class Validator:
             raise _too_deep(noun, f" ({error})") from None
 
     def _explained(self, engine: Engine, value: object, noun: str) -> ShapeError:
-        # Where branches contain each other, the engine lists the errors of every way through them.
-        if self._tangled and not affordable(self._compiler.root, value, room=2_000, share=1):
-            words = "it does not fit the schema, and has too many levels to say where"
-            return ShapeError([refused("", words)], noun=noun)
-        if quoted(value) > QUOTED:
-            return ShapeError([refused("", "it does not fit the schema, and is too large to say where")], noun=noun)
-        problems: dict[Problem, None] = {}
-        more = 0
-        errors = engine.iter_errors(value)
-        while len(problems) < SHOWN_PROBLEMS and (error := next(errors, None)) is not None:
-            worded = self._worded(error).error()
-            problems.update(dict.fromkeys(worded.problems))
-            more += worded.more
-        return ShapeError(list(problems), noun=noun, more=more + sum(1 for _ in islice(errors, ENOUGH)))
-
-    def _worded(self, error: Any) -> Walk:
-        """What the engine found, in our words where we have some: those of a node for the one keyword."""
-        path: ValuePath = ""
-        for step in error.instance_path:
-            path = join(path, step)
-        keyword = str(error.schema_path[-1]) if error.schema_path else ""
+        """What the nodes find wrong, and then what only the engine can, in its own words."""
         walk = Walk(False, {})
-        try:
-            parent = self._compiler.root
-            for step in error.schema_path[:-1]:
-                parent = self._compiler.target(parent["$ref"]) if step == "$ref" else parent[step]
-            known = parent.get("properties", {})
-            if keyword == "additionalProperties":
-                for name in error.kind.unexpected:
-                    walk.refuse(unknown, join(path, name), name, list(known))
-            elif keyword in BUILT_IN - {"properties", "items", "$ref"}:
-                types = {name: {"type": inner["type"]} for name, inner in known.items() if "type" in inner}
-                beside = {"properties": types} if keyword == "required" else {}
-                node = _Compiler({}, "").node({keyword: parent[keyword], **beside}, "")
-                node.read(error.instance, path, walk)
-        except (KeyError, IndexError, TypeError, AttributeError, SchemaError):
-            pass  # a place that only the engine can find; its own words will do
+        self._read(value, walk, noun)
+        places = {spelled(path) for _, (path, *_) in walk.first}
+        for error in self._errors(engine, value) if walk.count < SHOWN_PROBLEMS else ():
+            path: ValuePath = ""
+            for step in error.instance_path:
+                path = join(path, step)
+            if spelled(path) not in places:
+                walk.refuse(refused, path, error.message)
         if not walk.count:
-            walk.refuse(refused, path, error.message)
-        return walk
+            walk.refuse(refused, "", "it does not fit the schema, and is too large or too deep to say where")
+        return walk.error(noun)
+
+    def _errors(self, engine: Engine, value: object) -> Iterable[Any]:
+        """What the engine says; nothing where it would list every way through branches that contain each other, or
+        quote a large value at each of its levels."""
+        costly = self._costly and not affordable(self._compiler.root, value, room=2_000, share=1)
+        if costly or levels(value) * len(msgspec.json.encode(value)) > QUOTED:
+            return ()
+        return islice(engine.iter_errors(value), ENOUGH)
 
 
 def _too_deep(noun: str, why: str = "") -> ShapeError:
@@ -415,9 +406,10 @@ def compile_schema(schema: Mapping[str, Any], *, where: str, defaults: bool = Fa
     redstart.schema.errors.ShapeError: The argument must be an integer, got the string "x".
     """
     compiler = _Compiler(schema, where, defaults=defaults)
-    node = compiler.node(schema, "#")
     _refuse_remote(schema, where)
-    return Validator(compiler, node, _engine(compiler) if compiler.foreign else None)
+    node = compiler.node(schema, "#")
+    compiler.refuse_loops()
+    return Validator(compiler, node, _engine(compiler) if compiler.for_engine else None)
 
 
 QUOTED = 4_000_000  # characters; the engine needs up to ten times as much memory
@@ -456,7 +448,7 @@ def _engine(compiler: _Compiler) -> Engine:
         import jsonschema_rs
     except ImportError:
         raise SchemaError(
-            f"{where}: the keyword {', '.join(sorted(compiler.foreign))} needs the extra validator: "
+            f"{where}: the keyword {', '.join(sorted(compiler.for_engine))} needs the extra validator: "
             'pip install "redstart[validate]"'
         ) from None
     make: Any = jsonschema_rs.Draft7Validator if compiler.draft7 else jsonschema_rs.Draft202012Validator

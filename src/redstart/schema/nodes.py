@@ -22,7 +22,7 @@ from redstart.schema.errors import (
     wrong_type,
     wrong_value,
 )
-from redstart.schema.scalars import ABSENT, INVALID, ChoiceNode, Node, ScalarNode, Walk, faithful
+from redstart.schema.scalars import ABSENT, INVALID, ChoiceNode, Node, ScalarNode, Walk, msgspec_agrees
 
 
 class Slot(msgspec.Struct):
@@ -41,14 +41,14 @@ class Slot(msgspec.Struct):
             return without_null(out)
         if self.default is not ABSENT and "default" not in out:
             default = plain_json(self.default)
-            value = strictly(self.node, default)
+            value = read_strictly(self.node, default)
             if value is not INVALID:
                 lean = _without_nulls(default) if defs.arguments else default
-                out["default"] = lean if strictly(self.node, lean) == value else default
+                out["default"] = lean if read_strictly(self.node, lean) == value else default
         return out
 
 
-def strictly(node: Node, value: object) -> object:
+def read_strictly(node: Node, value: object) -> object:
     """What a strict reading makes of the value, or INVALID."""
     walk = Walk(False)
     out = INVALID if value is ABSENT else node.read(value, "", walk)
@@ -101,7 +101,7 @@ class RecordNode(ContainerNode):
 
     @property
     def native(self) -> Any:
-        return self.cls if faithful(self) else ABSENT
+        return self.cls if msgspec_agrees(self) else ABSENT
 
     @property
     def children(self) -> Sequence[Node]:  # type: ignore[override]
@@ -136,7 +136,7 @@ class RecordNode(ContainerNode):
                 break
             if slot.wire in value:
                 given = value[slot.wire]
-                if given is None and walk.nulls and not slot.required and strictly(slot.node, None) is INVALID:
+                if given is None and walk.nulls and not slot.required and read_strictly(slot.node, None) is INVALID:
                     continue  # many clients write null for what they leave out
                 kept[slot.key] = slot.node.read(given, join(path, slot.wire), walk)
             elif slot.required:
@@ -159,7 +159,7 @@ class RecordNode(ContainerNode):
             out["additionalProperties"] = False
         return out
 
-    def familiar(self, value: object) -> int:
+    def known_keys(self, value: object) -> int:
         """How many of the value's keys are fields of this record."""
         return sum(slot.wire in value for slot in self.slots) if isinstance(value, dict) else 0
 
@@ -213,7 +213,7 @@ class UnionNode(Node):
     def _ordered(self, value: object) -> list[Node]:
         def order(branch: Node) -> tuple[int, int]:
             target = referred(branch)
-            return (target.rank, -target.familiar(value) if isinstance(target, RecordNode) else 0)
+            return (target.rank, -target.known_keys(value) if isinstance(target, RecordNode) else 0)
 
         return sorted(self.children, key=order)
 
@@ -229,7 +229,7 @@ class UnionNode(Node):
             if not mismatch and (best is None or attempt.count < best.count):
                 best = attempt
         if best is not None and (len(real) == 1 or best.first[0][1][0] != path):
-            walk.take(best)
+            walk.include(best)
             return INVALID
         return walk.refuse(wrong_type, path, self.words, value)
 
@@ -246,7 +246,7 @@ class UnionNode(Node):
             if value[name] not in known:
                 walk.refuse(not_a_choice, join(path, name), one_of(known), value[name], known)
                 return True
-            walk.take(
+            walk.include(
                 next(attempt for tags, (_, attempt) in zip(tagged, real, strict=True) if value[name] in tags[name])
             )
             return True

@@ -1,4 +1,4 @@
-"""How long Python's `re` may need for a pattern: told from the pattern, when it is registered.
+"""How long Python's `re` may need for a pattern: known from the pattern itself, when it is registered.
 
 `re` backtracks, on the event loop, and cannot be interrupted. Of a pattern's positions (its characters and sets, as
 Glushkov's automaton has them) two questions are asked. Can a loop read a text in two ways? Then the time doubles with

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from redstart.schema.containers import opened, remembered
-from redstart.schema.cost import ENTRIES, PROBLEMS, affordable, entries, has_more_values, is_tangled, problems_per_value
+from redstart.schema.containers import parsed_string, remembered
+from redstart.schema.cost import ENTRIES, PROBLEMS, affordable, entries, has_recursive_branches, problems_per_value
 from redstart.schema.document import NULL, Defs, Schema
 from redstart.schema.errors import (
     Problem,
@@ -42,13 +42,14 @@ READ_BY_US = {
     "WithJsonSchema",
 }
 DECIMAL = "decimal"  # the format of a Decimal, also where pydantic has no name for it
-TOO_TANGLED = "it has more levels than a value of this type may have"
+TOO_DEEP_FOR_BRANCHES = "it has more levels than a value of this type may have"
 TOO_MANY = f"it has more than {ENTRIES:,} entries in objects that are not in arrays"
 NULLS = 8  # times that a value is read again without the nulls that were refused
+WORDS = {"object": "an object", "array": "an array", "string": "a string"}
 TRANSFORMS = ("strip_whitespace", "to_lower", "to_upper")
 
 
-def is_foreign(cls: type) -> bool:
+def is_pydantic_type(cls: type) -> bool:
     return "pydantic" in sys.modules and (
         hasattr(cls, "__get_pydantic_core_schema__")
         or hasattr(cls, "__pydantic_validator__")
@@ -56,11 +57,11 @@ def is_foreign(cls: type) -> bool:
     )
 
 
-def needs_foreign(metadata: Iterable[Any]) -> bool:
+def needs_pydantic(metadata: Iterable[object]) -> bool:
     return "pydantic" in sys.modules and any(_is_pydantic(item) for item in metadata)
 
 
-def _is_pydantic(item: Any) -> bool:
+def _is_pydantic(item: object) -> bool:
     if any(getattr(item, name, None) for name in (*TRANSFORMS, "discriminator")):
         return True
     kind = type(item)
@@ -75,17 +76,17 @@ def _generator() -> Any:
     base: Any = sys.modules["pydantic.json_schema"].GenerateJsonSchema
 
     class Generator(base):  # type: ignore[misc]
-        def field_title_should_be_set(self, schema: Any) -> bool:
+        def field_title_should_be_set(self, schema: Schema) -> bool:
             return False
 
-        def model_schema(self, schema: Any) -> Any:
+        def model_schema(self, schema: Schema) -> Schema:
             return _described(super().model_schema(schema), schema["cls"])
 
-        def dataclass_schema(self, schema: Any) -> Any:
+        def dataclass_schema(self, schema: Schema) -> Schema:
             return _described(super().dataclass_schema(schema), schema["cls"])
 
-        def decimal_schema(self, schema: Any) -> Any:
-            out = super().decimal_schema(schema)
+        def decimal_schema(self, schema: Schema) -> Schema:
+            out: Schema = super().decimal_schema(schema)
             for branch in out.get("anyOf", [out]):
                 if branch.get("type") == "string":
                     branch["format"] = DECIMAL
@@ -129,44 +130,40 @@ def _describe(schema: object, annotation: object) -> None:
 class PydanticNode(Node):
     """A value that pydantic reads, by its own rules: strictly first, then as lax as it is."""
 
-    __slots__ = ("cls", "document", "engine", "hasty", "most", "opens", "tangle")
+    __slots__ = ("cls", "costly", "document", "engines", "most", "words")
     rank = 29
 
-    def __init__(self, annotation: Any, fail: Callable[[Any, str], Exception]) -> None:
+    def __init__(self, annotation: object, fail: Callable[[object, str], Exception]) -> None:
         super().__init__()
         pydantic = sys.modules["pydantic"]
         self.cls = annotation
         try:
             adapter = pydantic.TypeAdapter(annotation)
             self.document: Schema = adapter.json_schema(schema_generator=_generator())
-            tangled = is_tangled(self.document)
-            by_name = adapter.json_schema(schema_generator=_generator(), by_alias=False) if tangled else None
+            costly = has_recursive_branches(self.document)
+            by_name = adapter.json_schema(schema_generator=_generator(), by_alias=False) if costly else None
             adapter.rebuild()  # a model may have asked to be built when it is used
-            self.engine, self.hasty = (engine(adapter.core_schema, hasty=hasty) for hasty in (False, True))
+            self.engines = [engine(adapter.core_schema, fail_fast=fail_fast) for fail_fast in (False, True)]
         except Exception as error:
             raise fail(annotation, f"is refused by pydantic: {error}") from error
-        self.most = PROBLEMS // problems_per_value(self.document)  # values, in a value that may be wrong everywhere
-        self.opens = b"contentSchema" in msgspec.json.encode(self.document)  # pydantic reads JSON in its strings
-        self.tangle: Schema | None = _both(self.document, by_name) if tangled else None
+        # Bytes of a value that may be wrong everywhere: a value in it takes at least two.
+        self.most = 2 * PROBLEMS // problems_per_value(self.document)
+        self.words = WORDS.get(str(self.document.get("type")), "a valid value")
+        self.costly: Schema | None = _both(self.document, by_name) if costly else None
 
-    @property
-    def words(self) -> str:  # type: ignore[override]
-        kind = self.document.get("type")
-        return {"object": "an object", "array": "an array", "string": "a string"}.get(str(kind), "a valid value")
-
-    def read(self, value: Any, path: ValuePath, walk: Walk) -> Any:
+    def read(self, value: object, path: ValuePath, walk: Walk) -> object:
         if type(value) not in (list, dict):
             return self._read(value, path, walk)
-        if self.tangle is not None and not affordable(self.tangle, value, room=20_000, share=8):
-            return walk.refuse(refused, path, TOO_TANGLED)
+        if self.costly is not None and not affordable(self.costly, value, room=20_000, share=8):
+            return walk.refuse(refused, path, TOO_DEEP_FOR_BRANCHES)
         return remembered(self, self._read, value, path, walk)
 
-    def _read(self, value: Any, path: ValuePath, walk: Walk) -> Any:
+    def _read(self, value: object, path: ValuePath, walk: Walk) -> object:
         raw = msgspec.json.encode(value)
-        large = len(raw) > 2 * self.most and (self.opens or has_more_values(value, self.most))
+        large = len(raw) > self.most
         if large and entries(value) > ENTRIES:
             return walk.refuse(refused, path, TOO_MANY)
-        engine = self.hasty if large else self.engine
+        engine = self.engines[large]
         error_type = sys.modules["pydantic"].ValidationError
         try:
             return engine.validate_json(raw, strict=True)
@@ -176,16 +173,16 @@ class PydanticNode(Node):
         try:
             return engine.validate_python(value)
         except error_type as error:
-            inner = opened(value, dict, walk)
-            inner = opened(value, list, walk) if inner is value else inner
+            inner = parsed_string(value, dict, walk)
+            inner = parsed_string(value, list, walk) if inner is value else inner
             if inner is not value:
                 return self.read(inner, path, walk)
             return self._without_nulls(engine, value, error, path, walk)
 
-    def _without_nulls(self, engine: Any, value: Any, error: Any, path: ValuePath, walk: Walk) -> Any:
+    def _without_nulls(self, engine: Any, value: object, error: Any, path: ValuePath, walk: Walk) -> object:
         """Once more without the nulls that were refused: for an optional field null means absent.
 
-        A hasty engine names one of the nulls in an array, so the same field of its other items is read so too.
+        An engine that fails fast names one null in an array, so the same field of its other items is read so too.
         """
         rest, left = None, error
         for _ in range(NULLS):
@@ -194,14 +191,14 @@ class PydanticNode(Node):
                 break
             rest = msgspec.json.decode(msgspec.json.encode(value)) if rest is None else rest
             for place in nulls:
-                _remove(rest, place, everywhere=engine is self.hasty)
+                _remove(rest, place, everywhere=engine is self.engines[True])
             try:
                 return engine.validate_python(rest)
             except sys.modules["pydantic"].ValidationError as again:
                 left = again
         return self._refuse(error, path, walk, None if left is error else {item["loc"] for item in left.errors()})
 
-    def _refuse(self, error: Any, path: ValuePath, walk: Walk, places: Container[Any] | None = None) -> Any:
+    def _refuse(self, error: Any, path: ValuePath, walk: Walk, places: Container[object] | None = None) -> object:
         items = error.errors(include_url=False)
         for item in items if places is None else [item for item in items if item["loc"] in places]:
             place = path
@@ -215,7 +212,7 @@ class PydanticNode(Node):
         return defs.adopt(self.cls, name, self.document)
 
 
-def _remove(value: Any, place: Sequence[Any], *, everywhere: bool) -> None:
+def _remove(value: object, place: Sequence[Any], *, everywhere: bool) -> None:
     """Remove the null at `place`, which also names the branches of unions on the way; `everywhere`: in all items."""
     for index, step in enumerate(place[:-1]):
         if isinstance(value, list) and isinstance(step, int):
@@ -228,7 +225,7 @@ def _remove(value: Any, place: Sequence[Any], *, everywhere: bool) -> None:
         del value[place[-1]]
 
 
-def _both(aliased: Any, named: Any) -> Any:
+def _both(aliased: Any, named: object) -> Any:
     """One document for the names that a model may take its fields by."""
     if isinstance(aliased, dict) and isinstance(named, dict):
         return {key: _both(aliased.get(key, named.get(key)), named.get(key)) for key in {**aliased, **named}}

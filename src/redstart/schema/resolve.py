@@ -19,7 +19,7 @@ from redstart.schema.constraints import FAMILIES, Constraints, Notes, read_notes
 from redstart.schema.containers import ArrayNode, MapNode, TupleNode
 from redstart.schema.document import Schema
 from redstart.schema.nodes import NotedNode, RecordNode, RefNode, Slot, UnionNode
-from redstart.schema.pydantic import PydanticNode, is_foreign, needs_foreign
+from redstart.schema.pydantic import PydanticNode, is_pydantic_type, needs_pydantic
 from redstart.schema.scalars import (
     ABSENT,
     JSON_NAMES,
@@ -144,7 +144,7 @@ def _generic(annotation: Any, origin: Any, scope: Scope) -> Node:
     is_alias = type(origin).__name__ == "TypeAliasType"
     if not is_alias and not isinstance(origin, type):
         raise scope.fail(annotation, "is not a type that JSON can carry")
-    if not is_alias and is_foreign(origin):
+    if not is_alias and is_pydantic_type(origin):
         return PydanticNode(annotation, scope.fail)
     parameters = origin.__type_params__ if is_alias else getattr(origin, "__parameters__", ())
     before = scope.typevars
@@ -161,7 +161,7 @@ def _generic(annotation: Any, origin: Any, scope: Scope) -> Node:
 
 def _annotated(annotation: object, scope: Scope) -> Node:
     base, *metadata = typing.get_args(annotation)
-    if needs_foreign(metadata):
+    if needs_pydantic(metadata):
         return PydanticNode(annotation, scope.fail)
     return limit(compile_node(base, scope), read_notes(metadata), annotation, scope)
 
@@ -268,7 +268,7 @@ def _class(cls: type, scope: Scope, annotation: object = None) -> Node:
         return container
     if issubclass(cls, enum.Enum):
         return _enum(cls, scope)
-    if is_foreign(cls):
+    if is_pydantic_type(cls):
         return PydanticNode(cls, scope.fail)
     reader = records.reader_for(cls)
     if reader is not None:

@@ -126,7 +126,7 @@ class Node:
         return {} if self.constraints is None else self.constraints.schema()
 
 
-def faithful(node: Node) -> bool:
+def msgspec_agrees(node: Node) -> bool:
     """Whether msgspec reads the user's own class, and all that it contains, as we do."""
     seen = {id(node)}
     queue = [node]

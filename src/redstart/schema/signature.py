@@ -17,7 +17,7 @@ from redstart.schema.arguments import Argument, Arguments, fresh
 from redstart.schema.callables import CallTarget, SignatureError, find_target
 from redstart.schema.docstring import Docstring, parse_docstring
 from redstart.schema.document import Schema
-from redstart.schema.nodes import strictly
+from redstart.schema.nodes import read_strictly
 from redstart.schema.resolve import Scope, UnsupportedType
 from redstart.schema.scalars import ABSENT, INVALID
 from redstart.schema.types import compile_shape
@@ -42,7 +42,6 @@ class Signature:
         self.name = name
         self.description = docs.description
         self.returns = returns
-        self.returns_description = docs.returns
         self.fields = tuple(fields)
         self.injected = injected or {}
         arguments = Arguments(self.fields)
@@ -59,7 +58,7 @@ class Signature:
             scope = Scope(f"{name}, parameter {key}", {}, {})
             shape = compile_shape(_json_type(kind, scope), scope)
             default = EMPTY if required else default
-            fields.append(Argument(key, kind, text or "", required, default, shape, True, fresh(default)))
+            fields.append(Argument(key, kind, text or "", required, default, shape, fresh(default)))
         return cls(name, fields, docs=Docstring(description=description))
 
 
@@ -150,7 +149,7 @@ def _field(
     scope = Scope(f'{target.place}: {target.label}, parameter "{parameter.name}"', target.globalns, target.localns)
     try:
         shape = compile_shape(annotation, scope)
-        if default is None and strictly(shape.node, None) is INVALID:
+        if default is None and read_strictly(shape.node, None) is INVALID:
             shape = compile_shape(Union[annotation, None], scope)  # noqa: UP007 - `x: str = None` means what it says
     except UnsupportedType as error:
         raise SignatureError(str(error)) from error
@@ -161,7 +160,6 @@ def _field(
         required=default is EMPTY,
         default=default,
         shape=shape,
-        keyword_only=parameter.kind is parameter.KEYWORD_ONLY,
         make=made or fresh(default),
     )
 

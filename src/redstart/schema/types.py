@@ -29,16 +29,10 @@ class CompiledType:
         self._decoder: Callable[[bytes], Any] | None = None
         self.native = node.native  # what msgspec can decode directly, or ABSENT
 
-    def schema(self, *, wrap: str | None = None, titled: bool = False) -> Schema:
-        """The schema as a document of its own; `wrap="result"` puts it under that property of an object.
-
-        `titled` is for a form, in which the choices of an Enum have titles.
-        """
+    def schema(self, *, titled: bool = False) -> Schema:
+        """The schema as a document of its own; in that of a form (`titled`) the choices of an Enum have titles."""
         defs = Defs(titled=titled)
-        root = {**self.node.emit(defs), **self.notes}
-        if wrap is not None:
-            root = {"type": "object", "properties": {wrap: root}, "required": [wrap]}
-        return finish(root, defs)
+        return finish({**self.node.emit(defs), **self.notes}, defs)
 
     def decode(self, raw: bytes) -> Any:
         """The value of strict JSON bytes."""
@@ -73,8 +67,8 @@ class CompiledType:
     def _explained(self, raw: bytes, error: Exception) -> ShapeError:
         try:
             self._slowly(raw)
-        except ShapeError as told:
-            return told
+        except ShapeError as explained:
+            return explained
         except (ValueError, RecursionError):
             return ShapeError([Problem("", f"is not valid JSON: {error}")], noun="value")
         return ShapeError([Problem("", f"is refused: {error}")], noun="value")

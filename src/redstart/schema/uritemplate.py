@@ -142,7 +142,7 @@ class Template:
             return None
         out: dict[str, str | list[str]] = {}
         for expression, text in self._pieces(uri, marks):
-            if text is not None and not _take(expression, text, out):
+            if text is not None and not _add_values(expression, text, out):
                 return None
         return out
 
@@ -179,7 +179,7 @@ class Template:
                 at = end
 
 
-def _take(expression: Expression, text: str, out: dict[str, str | list[str]]) -> bool:
+def _add_values(expression: Expression, text: str, out: dict[str, str | list[str]]) -> bool:
     """Add the values in a matched piece to `out`; False where they do not fit."""
     pairs = expression.split(text)
     if pairs is None:
