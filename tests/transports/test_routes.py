@@ -51,7 +51,7 @@ if __name__ == "__main__":
 """
 CASES: list[tuple[str, str, int, dict[str, str], bytes]] = [
     ("GET", "/health", 200, {"content-type": "application/json"}, b'{"ok":true}'),
-    ("HEAD", "/health", 200, {"content-type": "application/json"}, b""),
+    ("HEAD", "/health", 200, {"content-type": "application/json", "content-length": "11"}, b""),
     ("POST", "/hook?q=a%20b", 201, {"content-type": "text/html", "x-size": "3"}, b"<p>a b</p>"),
     ("GET", "/bytes", 200, {"content-type": "application/octet-stream"}, b"me"),
     ("GET", "/text", 200, {"content-type": "text/plain; charset=utf-8"}, "grüß".encode()),

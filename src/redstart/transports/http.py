@@ -97,7 +97,7 @@ class Endpoint:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
-        await self.serve(scope, dict(scope["headers"]), AsgiRequest(receive, send, self.write_deadline))
+        await self.serve(scope, dict(scope["headers"]), AsgiRequest(scope, receive, send, self.write_deadline))
 
     async def serve(self, scope: Scope, headers: HeaderMap, request: HttpRequest) -> None:
         """Serve one HTTP request."""

@@ -75,9 +75,10 @@ class HttpRequest(Protocol):
 class AsgiRequest:
     """A client behind any ASGI server."""
 
-    __slots__ = ("_begin", "_loop", "_receive", "_timer", "_waiting", "deadline", "send", "task")
+    __slots__ = ("_begin", "_head_only", "_loop", "_receive", "_timer", "_waiting", "deadline", "send", "task")
 
-    def __init__(self, receive: Receive, send: Send, deadline: float) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, deadline: float) -> None:
+        self._head_only = scope["method"] == "HEAD"
         self.deadline = deadline
         self._receive = receive
         self.send = send
@@ -110,7 +111,7 @@ class AsgiRequest:
     async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
         size = (b"content-length", b"%d" % len(body))
         await self.send({"type": "http.response.start", "status": status, "headers": [size, *headers]})
-        await self.send({"type": "http.response.body", "body": body})
+        await self.send({"type": "http.response.body", "body": b"" if self._head_only else body})
 
     def watch(self, watcher: Watcher, patience: float) -> None:
         # The watch begins only if the handler waits for something: a quick call pays neither for a task nor a timer.

@@ -105,7 +105,7 @@ async def answer_route(endpoint: Endpoint, scope: Scope, headers: HeaderMap, htt
     except Exception as error:
         text = endpoint.server.errors.text(error, f"The route {path}")
         status, kinds, data = 500, [_TEXT], text.encode()
-    await http.reply(status, b"" if method == "HEAD" else data, kinds)
+    await http.reply(status, data, kinds)
     return None
 
 

@@ -1,0 +1,281 @@
+"""Requests on a socket, byte by byte: what is answered, in which order, and when the connection ends; in process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from redstart import Context, Server
+from support import free_port
+from transports.support import MODERN, message, modern, run
+from transports.test_serve import HEAD, PING, POST, SIZE
+
+WHOLE = POST + SIZE + b"\r\n" + PING
+CLOSE = b"Connection: close\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+LIMIT = 20_000
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def named(id: Any, tool: str, *more: bytes) -> bytes:
+    """A whole modern call."""
+    body = modern(id, "tools/call", {"name": tool}, progressToken=1)
+    head = f"MCP-Protocol-Version: {MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n".encode()
+    return b"%b%bAccept: text/event-stream, application/json\r\n%bContent-Length: %d\r\n\r\n%b" % (
+        POST,
+        head,
+        b"".join(more),
+        len(body),
+        body,
+    )
+
+
+class Peer:
+    """A raw client."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def response(self) -> tuple[int, dict[str, str], bytes]:
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        status = int(head[0].split()[1])
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:-2])}
+        if "content-length" in headers:
+            return status, headers, await self.reader.readexactly(int(headers["content-length"]))
+        if status == 100:
+            return status, headers, b""
+        if headers.get("transfer-encoding") != "chunked":
+            return status, headers, await self.reader.read()
+        body = b""
+        while size := int(await self.reader.readuntil(b"\r\n"), 16):
+            body += (await self.reader.readexactly(size + 2))[:-2]
+        await self.reader.readexactly(2)
+        return status, headers, body
+
+
+class Stage:
+    """A server on a socket of this process."""
+
+    def __init__(self) -> None:
+        self.server = Server("socket", version="1")
+        self.port = free_port()
+        self.began, self.go, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.seen: list[tuple[str, str]] = []
+        stage = self
+
+        @self.server.tool
+        async def wait(ctx: Context) -> str:
+            stage.began.set()
+            try:
+                await stage.go.wait()
+            finally:
+                stage.ended.set()
+            return "went on"
+
+        @self.server.tool
+        async def count(ctx: Context) -> str:
+            await ctx.progress(1)
+            await ctx.progress(2)
+            return "counted"
+
+        @self.server.route("/look", methods=["GET", "HEAD"])
+        async def look(request: Any) -> str:
+            stage.seen.append((request.path, str(sorted(request.query.items()))))
+            return "looked"
+
+    async def connect(self) -> Peer:
+        while True:
+            try:
+                return Peer(*await asyncio.open_connection("127.0.0.1", self.port))
+            except OSError:
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def served(**options: Any) -> AsyncIterator[Stage]:
+    stage = Stage()
+    serving = asyncio.create_task(stage.server.run_async("http", port=stage.port, max_body_bytes=LIMIT, **options))
+    try:
+        yield stage
+    finally:
+        stage.go.set()
+        serving.cancel()
+        await asyncio.wait([serving])
+
+
+# What is sent, in pieces that arrive one after the other; the statuses; whether the connection is closed after them.
+REQUESTS: dict[str, tuple[list[bytes], list[int], bool]] = {
+    "one": ([WHOLE], [200], False),
+    "known head": ([WHOLE, WHOLE, WHOLE], [200, 200, 200], False),
+    "known head, half a body": ([WHOLE, WHOLE[:-5], WHOLE[-5:], WHOLE], [200, 200, 200], False),
+    "known head and more": ([WHOLE, WHOLE + WHOLE[:30], WHOLE[30:]], [200, 200, 200], False),
+    "many heads": (
+        [POST + b"X-N: %d\r\n" % (n % 10) + SIZE + b"\r\n" + PING for n in range(30)],
+        [200] * 30,
+        False,
+    ),
+    "large head": ([POST + b"X-N: " + b"x" * 3000 + b"\r\n" + SIZE + b"\r\n" + PING] * 3, [200] * 3, False),
+    "byte by byte": ([bytes([byte]) for byte in WHOLE * 2], [200, 200], False),
+    "two at once": ([WHOLE * 2], [200, 200], False),
+    "many at once": ([WHOLE * 300], [200] * 300, False),
+    "chunks": ([CHUNKED + chunk(PING[:9]) + chunk(PING[9:]) + b"0\r\n\r\n", WHOLE], [200, 200], False),
+    "chunks in pieces": ([CHUNKED, chunk(PING[:9]), chunk(PING[9:20]), chunk(PING[20:]), b"0\r\n\r\n"], [200], False),
+    "close": ([POST + CLOSE + SIZE + b"\r\n" + PING], [200], True),
+    "close, then known": ([POST + CLOSE + SIZE + b"\r\n" + PING + WHOLE], [200], True),
+    "HTTP/1.0": ([b"POST /mcp HTTP/1.0\r\n" + HEAD + SIZE + b"\r\n" + PING], [200], True),
+    "HTTP/1.0 keep-alive": (
+        [b"POST /mcp HTTP/1.0\r\nConnection: keep-alive\r\n" + HEAD + SIZE + b"\r\n" + PING],
+        [200],
+        True,
+    ),
+    "continue": ([POST + b"Expect: 100-continue\r\n" + SIZE + b"\r\n", PING], [100, 200], False),
+    "other expectation": ([POST + b"Expect: 200-ok\r\n" + SIZE + b"\r\n", PING], [200], False),
+    "upgrade": ([POST + b"Connection: Upgrade\r\nUpgrade: h2c\r\n" + SIZE + b"\r\n" + PING] * 2, [200, 200], False),
+    "upgrade in the body": ([POST + b"Content-Length: 12\r\n\r\n\r\nupgrade: x"], [400], False),
+    "not HTTP": ([b"\x16\x03\x01\x02"], [400], True),
+    "good, then not HTTP": ([WHOLE + b"nonsense\r\n\r\n"], [200, 400], True),
+    "just small enough": ([POST + b"Content-Length: %d\r\n\r\n" % LIMIT + PING.ljust(LIMIT)], [200], False),
+    "too large": ([POST + b"Content-Length: %d\r\n\r\n" % (LIMIT + 1)], [413], True),
+    "no size": ([POST + b"Content-Length: x\r\n\r\n"], [400], True),
+    "just small enough in chunks": (
+        [CHUNKED + chunk(b" " * 10_000) + chunk(PING.rjust(10_000)) + b"0\r\n\r\n"],
+        [200],
+        False,
+    ),
+    "too large in chunks": ([CHUNKED + chunk(b"x" * 10_000) + chunk(b"x" * 10_001)], [413], True),
+    "256 headers": ([POST + b"X: y\r\n" * 253 + SIZE + b"\r\n" + PING], [200], False),
+    "257 headers": ([POST + b"X: y\r\n" * 254 + SIZE + b"\r\n" + PING], [431], True),
+    "long head": ([POST + b"X: " + b"y" * 30_000 + b"\r\n" + SIZE + b"\r\n" + PING], [200], False),
+    "too long head": ([POST + b"X: " + b"y" * 66_000 + b"\r\n" + SIZE + b"\r\n" + PING], [431], True),
+    "too long head in pieces": ([POST + b"X: ", *[b"y" * 9000] * 8], [431], True),
+    "two long heads": ([POST + b"X: " + b"y" * 40_000 + b"\r\n" + SIZE + b"\r\n" + PING] * 2, [200, 200], False),
+    "trailers": ([CHUNKED + chunk(PING) + b"0\r\nX: y\r\n\r\n" + WHOLE], [200, 200], False),
+    "too long trailers": ([CHUNKED + chunk(PING) + b"0\r\n", *[b"X: " + b"y" * 9000 + b"\r\n"] * 8], [431], True),
+    "absolute": ([b"POST http://localhost/mcp?a=b HTTP/1.1\r\n" + HEAD + SIZE + b"\r\n" + PING], [200], False),
+    "absolute without a path": ([b"POST http://localhost HTTP/1.1\r\n" + HEAD + SIZE + b"\r\n" + PING], [404], False),
+    "percent": ([b"POST /%6dcp?x HTTP/1.1\r\n" + HEAD + SIZE + b"\r\n" + PING], [200], False),
+    "stream": ([named(1, "count"), WHOLE], [200, 200], False),
+    "stream, close": ([named(1, "count", CLOSE)], [200], True),
+}
+
+
+@pytest.mark.parametrize("what", REQUESTS)
+def test_requests(what: str) -> None:
+    pieces, statuses, closes = REQUESTS[what]
+
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            for piece in pieces:
+                peer.writer.write(piece)
+                await peer.writer.drain()
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            assert [(await peer.response())[0] for _ in statuses] == statuses
+            if closes:
+                assert await peer.reader.read() == b""
+            else:
+                peer.writer.write(WHOLE)
+                assert (await peer.response())[0] == 200
+            peer.writer.close()
+            good = await stage.connect()
+            good.writer.write(WHOLE)
+            assert (await good.response())[0] == 200
+            good.writer.close()
+
+    run(test())
+
+
+def test_answers_come_in_the_order_of_the_requests_and_have_their_own_bodies() -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            slow = named(100, "wait")
+            bodies = [message(n, "ping") for n in range(100, 400)]
+            pings = [POST + b"Content-Length: %d\r\n\r\n%b" % (len(body), body) for body in bodies]
+            peer.writer.write(slow + b"".join(pings[1:50]))
+            await stage.began.wait()
+            peer.writer.write(b"".join(pings[50:200]))
+            await peer.writer.drain()
+            stage.go.set()
+            for ping in pings[200:]:
+                peer.writer.write(ping)
+                await peer.writer.drain()
+            answers = [json.loads((await peer.response())[2]) for _ in range(300)]
+            assert [answer["id"] for answer in answers] == list(range(100, 400))
+            assert answers[0]["result"]["content"][0]["text"] == "went on"
+            peer.writer.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+def test_a_stream_is_one_response(version: bytes) -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(named(1, "count").replace(b"HTTP/1.1", b"HTTP/" + version))
+            status, headers, body = await peer.response()
+            assert (status, headers["content-type"]) == (200, "text/event-stream")
+            assert ("transfer-encoding" in headers) is (version == b"1.1")
+            assert body.count(b"event: message") == 3
+            assert b"counted" in body.split(b"\n\n")[-2]
+            peer.writer.close()
+
+    run(test())
+
+
+def test_a_route_sees_path_and_query_and_head_has_no_body() -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            for method, path in (("GET", "/look?a=b"), ("HEAD", "/l%6fok"), ("GET", "http://localhost/look?c=d")):
+                peer.writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                head = await peer.reader.readuntil(b"\r\n\r\n")
+                assert b"content-length: 6\r\n" in head
+                if method == "GET":
+                    assert await peer.reader.readexactly(6) == b"looked"
+            assert stage.seen == [("/look", "[('a', 'b')]"), ("/look", "[]"), ("/look", "[('c', 'd')]")]
+            peer.writer.close()
+
+    run(test())
+
+
+def test_a_client_that_hangs_up_cancels_its_modern_call() -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(named(1, "wait"))
+            await stage.began.wait()
+            peer.writer.close()
+            await stage.ended.wait()
+
+    run(test())
+
+
+@pytest.mark.parametrize("start", [b"", b"P", POST, POST + SIZE + b"\r\n{", WHOLE + b"P"], ids=str)
+def test_a_request_that_is_not_complete_in_time(start: bytes) -> None:
+    async def test() -> None:
+        async with served(body_deadline=0.1) as stage:
+            slow, peer = await stage.connect(), await stage.connect()
+            slow.writer.write(named(1, "wait"))
+            peer.writer.write(start)
+            if start.startswith(WHOLE):
+                assert (await peer.response())[0] == 200
+            reply = await peer.reader.read()
+            assert reply.startswith(b"HTTP/1.1 408 ")
+            stage.go.set()  # a call may take longer
+            assert (await slow.response())[0] == 200
+            slow.writer.close()
+            peer.writer.close()
+
+    run(test())
