@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import io
+import json
 import os
 import re
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from redstart import Server
+from redstart import Accepted, Context, Server
 from redstart.protocol.framing import Framer
 from redstart.transports.memory import MemoryPeer
 from redstart.transports.stdio import StdioPeer
@@ -71,6 +72,7 @@ LONG_FUNCTIONS: set[str] = set()
 # Lower these when they can be lower. A cycle counts the imports inside of functions and under TYPE_CHECKING too.
 MAX_CYCLE, MAX_ANY, SAME_CLASS_NAMES, MAX_PARAMETERS = 40, 1756, 22, 12
 MAX_FUNCTION, MAX_CALLS, PIPE_CALLS = 40, 25, 5
+QUESTION_CALLS, QUESTION_FILES = 45, 20
 REVISIONS = re.compile(r"2024-11-05|2025-03-26|2025-06-18|2025-11-25|2026-07-28")
 DIALECTS = {"protocol/handshake.py", "protocol/modern.py"}
 NO_IO = ("wire", "protocol", "schema")
@@ -343,3 +345,70 @@ def test_a_pipe_adds_little(era: str) -> None:
         os.close(reader)
         os.close(writer)
     assert len(found) <= MAX_CALLS + PIPE_CALLS, f"{len(found)} calls:\n" + "\n".join(found)
+
+
+# ---------------------------------------------------------------- the path of a question
+
+CAPABILITIES = '{"elicitation":{}}'
+ANSWER = '{"action":"accept","content":{"answer":2}}'
+
+
+def calls_of_a_warm_question(era: str) -> list[list[str]]:
+    """The functions of ours that one of many equal questions goes through: until it is out, and from the answer on."""
+    server = Server("calls", version="1")
+
+    @server.tool
+    async def add(a: int, b: int, ctx: Context) -> int:
+        answer = await ctx.elicit("How many more?", int)
+        return a + b + answer.data if isinstance(answer, Accepted) else 0
+
+    legs: list[list[str]] = []
+    sent: list[bytes] = []
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(SRC)):
+            legs[-1].append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}")
+
+    async def feed(peer: MemoryPeer, data: bytes) -> None:
+        legs.append([])
+        sys.setprofile(profile)
+        peer.send(data)
+        for _ in range(4):
+            await asyncio.sleep(0)
+        sys.setprofile(None)
+
+    async def test() -> None:
+        await server.runtime.start()
+        peer = MemoryPeer(server, sent.append)
+        peer.send(line(0, "initialize", INITIALIZE.replace("{}", CAPABILITIES)))
+        peer.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        await asyncio.sleep(0)
+        params = PARAMS[era].replace('Capabilities":{}', f'Capabilities":{CAPABILITIES}')
+        for id in range(1, 20):
+            legs.clear()
+            await feed(peer, line(id, "tools/call", params))
+            asked = json.loads(sent[-1])
+            if era == "handshake":
+                await feed(peer, b'{"jsonrpc":"2.0","id":"%b","result":%b}' % (asked["id"].encode(), ANSWER.encode()))
+            else:
+                state = asked["result"]["requestState"]
+                retry = f'{params[:-1]},"requestState":"{state}","inputResponses":{{"q1":{ANSWER}}}}}'
+                await feed(peer, line(100 + id, "tools/call", retry))
+            assert not peer.link.calls
+        await server.runtime.stop()
+
+    try:
+        asyncio.run(test())
+    finally:
+        sys.setprofile(None)
+    assert sum(b'"text":"5"' in data for data in sent) == 19
+    return legs
+
+
+@pytest.mark.parametrize("era", PARAMS)
+def test_a_warm_question_costs_few_calls(era: str) -> None:
+    """From the bytes of a request to those of its question, and from the bytes of the answer to those of the result."""
+    for leg in calls_of_a_warm_question(era):
+        files = {call.partition(".")[0] for call in leg}
+        assert len(leg) <= QUESTION_CALLS, f"{len(leg)} calls:\n" + "\n".join(leg)
+        assert len(files) <= QUESTION_FILES, f"{len(files)} files: {sorted(files)}"

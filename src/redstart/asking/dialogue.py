@@ -88,7 +88,11 @@ class Dialogue(Struct, eq=False):
     """Seconds that a handshake client has for an answer."""
     place: Callable[[Call], str]
     """Names the handler and its file, for the log."""
+    once: str = ""
+    """The name of the state that this round came with, if it is for one use and not used up yet."""
     phase: Phase = Phase.RUNNING
+    ended: bool = False
+    """Whether the phase is one in which the handler is to ask nothing more."""
     error: ProtocolError | None = None
     """Why the dialogue is broken."""
     steps: Steps | None = None
@@ -107,6 +111,7 @@ class Dialogue(Struct, eq=False):
 
     def signal(self, signal: Signal) -> None:
         self.phase = NEXT.get((self.phase, signal), self.phase)
+        self.ended = self.phase not in GOING_ON
 
     # ------------------------------------------------------------ runs
 
@@ -138,15 +143,6 @@ class Dialogue(Struct, eq=False):
         if task is not None:
             task.uncancel()
 
-    def was_ended_by(self, error: BaseException) -> bool:
-        """Whether a question, and nobody else, has ended the run with this error."""
-        if self.phase in GOING_ON:
-            return False
-        self.take_back()
-        if isinstance(error, asyncio.CancelledError):
-            return self.call.run is None or self.call.run.cancelling() == 0
-        return _ends_a_run(error)
-
     # ------------------------------------------------------------ what other packages may know
 
     @property
@@ -154,16 +150,8 @@ class Dialogue(Struct, eq=False):
         return bool(self.memory.unread)
 
     @property
-    def ended(self) -> bool:
-        return self.phase not in GOING_ON
-
-    @property
     def asking(self) -> bool:
         return any(pending is not None and not future.done() for future, pending in self.waiting.items())
-
-    @property
-    def unspent(self) -> bool:
-        return bool(self.memory.once)
 
     async def spend_first(self, handler: Callable[[Call], Awaitable[Any]]) -> Any:
         await self.spend()
@@ -171,8 +159,8 @@ class Dialogue(Struct, eq=False):
 
     async def spend(self) -> None:
         """Use up the state that this round came with."""
-        name, self.memory.once = self.memory.once, ""
-        if name and not await self.running.keep(self.stored("used", name), b"1", once=True):
+        name, self.once = self.once, ""
+        if not await self.running.keep(self.stored("used", name), b"1", once=True):
             raise refused(USED)
 
     def stored(self, *parts: str) -> str:
@@ -205,7 +193,14 @@ class Dialogue(Struct, eq=False):
         return self.steps, key, await self.steps.begin(key)
 
     def _identify(self, question: Question[Any]) -> None:
-        """Give a question its name on the wire."""
+        """Give a question its name on the wire, if it can be asked here."""
+        if not self.call.method.may_ask:
+            raise RuntimeError(f"{self.call.method.name} cannot ask: only tools, prompts and resources can")
+        if step := inside.get():
+            raise RuntimeError(
+                f"the step {step!r} asks {question.message!r}: a step is done once and then only remembered. "
+                "Ask before the step, and let it use the answer."
+            )
         if question.key is None:
             self.count += 1
             while f"q{self.count}" in self.keys:
@@ -218,22 +213,11 @@ class Dialogue(Struct, eq=False):
         self.keys.add(name)
         question.name = name
 
-    def _check_may_ask(self, question: Question[Any]) -> None:
-        if not self.call.method.may_ask:
-            raise RuntimeError(f"{self.call.method.name} cannot ask: only tools, prompts and resources can")
-        if step := inside.get():
-            raise RuntimeError(
-                f"the step {step!r} asks {question.message!r}: a step is done once and then only remembered. "
-                "Ask before the step, and let it use the answer."
-            )
-
     # ------------------------------------------------------------ questions as requests
 
     async def ask(self, question: Question[A]) -> A:
         """The answer to `question`, which is a request to the client."""
-        question.check(self.call)
         self._identify(question)
-        self._check_may_ask(question)
         with off_the_clock():
             async with stepped_out():
                 record = self.memory.answers.get(question.name)
@@ -273,22 +257,16 @@ class Dialogue(Struct, eq=False):
 
     async def _initialized(self) -> bool:
         """Whether the client says in time that it is initialized. The spec: before that it is asked nothing."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def tell() -> None:
-            if not future.done():
-                future.set_result(None)
-
+        initialized = asyncio.Event()
         listeners = self.call.link.on_initialized
-        listeners.append(tell)
+        listeners.append(initialized.set)
         try:
             async with asyncio.timeout(self.timeout):
-                await future
+                return await initialized.wait()
         except TimeoutError:
             return False
         finally:
-            listeners.remove(tell)
-        return True
+            listeners.remove(initialized.set)
 
     async def _send(self, question: Question[Any]) -> Raw | ProtocolError | None:
         """One request to the client: its raw result, its error, or None if it does not answer in time."""
@@ -324,20 +302,18 @@ class ReplayedDialogue(Dialogue):
 
     async def ask(self, question: Question[A]) -> A:
         """The recorded answer to `question`. If there is none, this is the end of the run."""
-        question.check(self.call)
         self._identify(question)
-        if self.phase not in GOING_ON:
+        if self.ended:
             await asyncio.sleep(0)  # a handler that catches the end of its run must not block the loop
             raise Unwind if question.threaded else asyncio.CancelledError
         if self.batch is None:
             record = self.memory.answers.get(question.name)
-            if self._in_own_task() if record is None else record.asked.alone:
-                answer = self._recall(question, record)
+            if self._in_own_task() if record is None else record.asked.alone:  # no other question can join this one
+                answer = None if record is None and question.key is None else self._recall(question, record)
                 if answer is not None:
                     self.memory.unread.discard(question.name)
                     return answer
-                if self._in_own_task():  # no other question can join this one
-                    self._check_may_ask(question)
+                if record is None or self._in_own_task():
                     question.alone = True
                     self.open = [question]
                     self.signal(Signal.RAISED)
@@ -362,7 +338,6 @@ class ReplayedDialogue(Dialogue):
 
     async def _ask_in_this_turn(self, question: Question[A]) -> A:
         """The answer to a question that others may join, in this turn of the loop."""
-        self._check_may_ask(question)
         loop = asyncio.get_running_loop()
         if self.batch is None:
             self.batch = []
@@ -451,10 +426,10 @@ def _checked_key(key: object) -> str:
     return scoped(str.__str__(key))  # also of an Enum whose members are text
 
 
-def _ends_a_run(error: BaseException) -> bool:
+def ends_a_run(error: BaseException) -> bool:
     """Whether a question may have ended a run with this exception; a task group puts it into a group."""
     if isinstance(error, BaseExceptionGroup):
-        return any(map(_ends_a_run, error.exceptions))
+        return any(map(ends_a_run, error.exceptions))
     return isinstance(error, asyncio.CancelledError | Unwind)
 
 

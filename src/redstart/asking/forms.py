@@ -169,7 +169,7 @@ CONFIRM: Final = Form(
 
 def elicitation(message: str, schema: object, titled: bool) -> tuple[Form, Raw, int]:
     """A form, and the params and the fingerprint of an elicitation with it."""
-    constant = _is_itself(schema) and len(message) <= SAID_CHARS  # as nearly always
+    constant = (type(schema) is type or _is_itself(schema)) and len(message) <= SAID_CHARS  # as nearly always
     return (_kept if constant else _elicitation)(message, schema, titled)
 
 

@@ -87,8 +87,6 @@ class Question(Struct, Generic[A_co]):
     params: Raw
     digest: int
     """A fingerprint of the whole question: a replay must ask the same one. It finds mistakes, not attacks."""
-    needs: Sequence[str]
-    """The capabilities without which a client cannot be asked."""
     name: str = ""
     """The name on the wire: the key, or `q1`, `q2` … in the order in which a call asks."""
     problem: str = ""
@@ -100,6 +98,8 @@ class Question(Struct, Generic[A_co]):
 
     kind: ClassVar[str]
     method: ClassVar[str]
+    need: ClassVar[str]
+    """The capability without which a client cannot be asked."""
 
     def read(self, result: object) -> A_co:
         """What the client's answer means, or a BadAnswer."""
@@ -113,42 +113,37 @@ class Question(Struct, Generic[A_co]):
         """The params; after a bad answer the message says what was wrong with it."""
         return self.reworded(f"{self.message}\n\n{self.problem}") if self.problem else self.params
 
-    def check(self, call: Call) -> None:
-        """Refuse to ask a client what it did not declare."""
-        has = call.capabilities.has
-        for need in self.needs:
-            if not has(need):
-                raise _cannot_ask(call, self, need)
-
 
 _DOING: Final = {"elicitation.form": "ask the user a question", "elicitation.url": "send the user to a web page"}
 
 
-def _cannot_ask(call: Call, question: Question[object], need: str) -> Exception:
-    what = need.partition(".")[0]
-    if call.dialect.modern:
+def check_client(call: Call, needs: Sequence[str], message: str) -> None:
+    """Refuse to ask a client what it did not declare."""
+    for need in needs:
+        if call.capabilities.has(need):
+            continue
+        if not call.dialect.modern:
+            raise _cannot(message, need, f"the client does not support it (it did not declare {need})")
         # `{}` declares plain forms, so a client that declared nothing is told the shorter way.
-        short = need == "elicitation.form" and not call.capabilities.has(what)
-        return missing_capability([what if short else need], question.message)
-    return _cannot(question, need, f"the client does not support it (it did not declare {need})")
+        name = need.partition(".")[0]
+        short = need == "elicitation.form" and not call.capabilities.has(name)
+        raise missing_capability([name if short else need], message)
 
 
 def no_stream(question: Question[object]) -> ToolError:
     """The error for a question to a client that waits for one JSON document."""
-    return _cannot(question, question.needs[0], "the client accepts no messages before the result")
+    return _cannot(question.message, question.need, "the client accepts no messages before the result")
 
 
-def _cannot(question: Question[object], need: str, reason: str) -> ToolError:
+def _cannot(message: str, need: str, reason: str) -> ToolError:
     doing = _DOING.get(need, "use " + need.replace(".", " with "))
-    return ToolError(f"This needs to {doing}, but {reason}. The question was: {question.message}")
+    return ToolError(f"This needs to {doing}, but {reason}. The question was: {message}")
 
 
 # ---------------------------------------------------------------- elicitation
 
 
 MESSAGE: Final = "the message of a question"
-_FORM: Final = ("elicitation.form",)
-_URL: Final = ("elicitation.url",)
 
 
 class FormQuestion(Question[Answer[Any]], kw_only=True):
@@ -159,12 +154,7 @@ class FormQuestion(Question[Answer[Any]], kw_only=True):
 
     kind = "elicit"
     method = "elicitation/create"
-
-    def check(self, call: Call) -> None:
-        modes = call.capabilities.elicitation
-        # Nearly every client declares {} or {"form": {}}.
-        if type(modes) is not dict or type(modes.get("form") if modes else modes) is not dict:
-            Question.check(self, call)
+    need = "elicitation.form"
 
     def reworded(self, message: str) -> Raw:
         return self.form.params(message, self.titled)[0]
@@ -187,9 +177,12 @@ def form_question(call: Call, message: str, schema: object, key: str | None = No
     """A question with a form to fill in."""
     if type(message) is not str:
         message = plain_text(message, MESSAGE)
+    modes = call.capabilities.elicitation
+    if type(modes) is not dict or type(modes.get("form") if modes else modes) is not dict:
+        check_client(call, [FormQuestion.need], message)  # nearly every client declares {} or {"form": {}}
     titled = call.dialect.titled_choices
     form, params, digest = elicitation(message, schema, titled)
-    return FormQuestion(message, key, params, digest, _FORM, form=form, titled=titled)
+    return FormQuestion(message, key, params, digest, form=form, titled=titled)
 
 
 class UrlQuestion(Question[Answer[None]], kw_only=True):
@@ -199,6 +192,7 @@ class UrlQuestion(Question[Answer[None]], kw_only=True):
 
     kind = "elicit_url"
     method = "elicitation/create"
+    need = "elicitation.url"
 
     def reworded(self, message: str) -> Raw:
         return Raw(encode({**self.place, "message": message}))
@@ -216,9 +210,10 @@ def url_question(call: Call, url: str, message: str, key: str | None = None) -> 
         place["elicitationId"] = secrets.token_urlsafe(16)
     elif not call.dialect.modern:
         raise ToolError(f"This client's protocol revision cannot send a user to a web page. It was asked: {message}")
+    check_client(call, [UrlQuestion.need], message)
     params = Raw(encode({**place, "message": message}))
     digest = crc32(encode((url, message)))  # without the id of the elicitation, which is another one each time
-    return UrlQuestion(message, key, params, digest, _URL, place=place)
+    return UrlQuestion(message, key, params, digest, place=place)
 
 
 class VisitQuestion(UrlQuestion, kw_only=True):
@@ -227,11 +222,12 @@ class VisitQuestion(UrlQuestion, kw_only=True):
     kind = "visit"
 
 
-def visit_question(url: str, message: str) -> VisitQuestion:
+def visit_question(call: Call, url: str, message: str) -> VisitQuestion:
     """The question that a `UrlElicitationRequired` asks."""
+    check_client(call, [VisitQuestion.need], message)
     place = {"mode": "url", "url": url}
     params = Raw(encode({**place, "message": message}))
-    return VisitQuestion(message, "url", params, 0, _URL, name="url", place=place)
+    return VisitQuestion(message, "url", params, 0, name="url", place=place)
 
 
 def _refusal(result: object) -> Declined | Cancelled:

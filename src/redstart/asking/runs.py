@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
 
-from redstart.asking.dialogue import GOING_ON, Dialogue, Phase, ReplayedDialogue, Signal
-from redstart.asking.questions import BadAnswer, UrlElicitationRequired, value_of, visit_question
+from redstart.asking.dialogue import Dialogue, Phase, ReplayedDialogue, Signal, ends_a_run
+from redstart.asking.questions import BadAnswer, Question, UrlElicitationRequired, value_of, visit_question
 from redstart.asking.seal import KeyRing, StateTooLarge
 from redstart.asking.state import Answered, Memory, asked, binding, open_state, seal_state
 from redstart.asking.steps import RunningSteps
@@ -21,6 +21,7 @@ from redstart.store.shared import SharedState
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 from redstart.wire.types import InputRequired, ToolResult
 
+A = TypeVar("A")
 Handler = Callable[[Call], Awaitable[Any]]
 SWALLOWED: Final = (
     "The handler went on after a question that ends its run: somewhere it catches BaseException (or a bare `except:`) "
@@ -51,18 +52,17 @@ class Asking:
         self._behind_middleware = False
         """Whether middleware may change a call before its handler sees it."""
 
-    def _tool(self, call: Call) -> CompiledTool | None:
-        return self._tools.get(call.params.name) if call.method.name == "tools/call" else None
-
     def _place(self, call: Call) -> str:
         """The handler and its file, for the log."""
-        tool = self._tool(call)
+        tool = self._tools.get(call.params.name) if call.method.name == "tools/call" else None
         return call.method.name if tool is None else f"{tool.declared.place}: {tool.key}"
 
     def _is_single_use(self, call: Call) -> bool:
         """Whether the states of this call are for one use: `Server(single_use=True)` or `@tool(single_use=True)`."""
-        tool = self._tool(call)
-        return self._single_use or (tool is not None and tool.declared.single_use)
+        if self._single_use or call.method.name != "tools/call":
+            return self._single_use
+        tool = self._tools.get(call.params.name)
+        return tool is not None and tool.declared.single_use
 
     # ------------------------------------------------------------ how a run begins
 
@@ -79,13 +79,19 @@ class Asking:
         assert isinstance(dialogue, Dialogue)
         return dialogue
 
+    def ask(self, call: Call, question: Question[A], threaded: bool) -> Coroutine[Any, Any, A]:
+        """The answer to `question`; in the modern era waiting for it may end the run of the handler."""
+        question.threaded = threaded
+        dialogue = call.dialogue
+        return (dialogue if isinstance(dialogue, Dialogue) else self.dialogue(call)).ask(question)
+
     def run(self, call: Call, handler: Handler, rehearse: bool) -> Awaitable[Any]:
         """Run a call that brings answers. `rehearse` runs those of the handshake era by replay too."""
         if call.dialect.modern:
-            memory = open_state(self._keys, self._server, call)
+            memory, once = open_state(self._keys, self._server, call)
             if memory.unsealed and self._is_single_use(call):
                 memory.unsealed = {}
-            call.dialogue = ReplayedDialogue(call, memory, self.steps, self._timeout, self._place)
+            call.dialogue = ReplayedDialogue(call, memory, self.steps, self._timeout, self._place, once)
             return handler(call)
         return self._rehearse(call, handler) if rehearse else handler(call)
 
@@ -131,14 +137,14 @@ class Asking:
 
     async def conclude(self, call: Call, result: Any) -> Any:
         """The result of a call that has a dialogue, from what its handler returned."""
-        dialogue = self.dialogue(call)
-        if dialogue.phase is Phase.CONCLUDED:
+        dialogue = call.dialogue
+        if not isinstance(dialogue, Dialogue) or dialogue.phase is Phase.CONCLUDED:
             return result
         if dialogue.waiting:
             dialogue.close()
         if dialogue.error is not None:
             raise dialogue.error
-        if dialogue.phase not in GOING_ON:
+        if dialogue.ended:
             dialogue.take_back()
             if dialogue.phase is Phase.ENDING:  # a branch of the handler failed in the turn in which another one asked
                 return await self._input_required(dialogue)
@@ -154,17 +160,20 @@ class Asking:
 
     async def end(self, call: Call, error: BaseException) -> Any:
         """The result of a run that ended with `error` because of a question; any other error is raised again."""
-        dialogue = call.dialogue
         try:
             if isinstance(error, UrlElicitationRequired):
-                result = await self._must_visit(call, error)
-                return result if call.dialogue is None else await self.conclude(call, result)
+                return await self.conclude(call, await self._must_visit(call, error))
+            dialogue, task = call.dialogue, call.run
             if isinstance(dialogue, Dialogue):
                 if dialogue.waiting:
                     dialogue.close()
                 if dialogue.error is not None:
                     raise dialogue.error
-                if dialogue.was_ended_by(error):
+                if dialogue.cancelled is not None:
+                    dialogue.take_back()
+                stopped = task is not None and task.cancelling()  # by somebody else than a question
+                ours = isinstance(error, asyncio.CancelledError) or ends_a_run(error)
+                if dialogue.ended and ours and not stopped:
                     return await self._input_required(dialogue)
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling():
@@ -181,8 +190,7 @@ class Asking:
         if not call.dialect.modern:
             return _in_words(call, f"{error.message} This client cannot open a web page for the user.")
         dialogue = self.dialogue(call)
-        question = visit_question(error.url, error.message)
-        question.check(call)
+        question = visit_question(call, error.url, error.message)
         record, dialogue.memory.visit = dialogue.memory.visit, None
         try:
             if record is not None:
@@ -200,17 +208,17 @@ class Asking:
             await dialogue.steps.settled()
             if not self._keys.secret:
                 await dialogue.steps.keep_all()
-        if memory.once:
+        if dialogue.once:
             await dialogue.spend()
         if not memory.bound:  # to what the client sent; middleware may have changed it
             sent = call.method.decode(call.raw_params) if self._behind_middleware else call.params
             memory.bound = binding(self._server, call, sent)
-        open = [asked(question) for question in dialogue.open]
-        requests = {
-            question.name: {"method": question.method, "params": question.worded()} for question in dialogue.open
-        }
+        requests = {}
+        for question in dialogue.open:
+            params = question.worded() if question.problem else question.params
+            requests[question.name] = {"method": question.method, "params": params}
         try:
-            state = seal_state(self._keys, memory, open, self._timeout, self._is_single_use(call))
+            state = seal_state(self._keys, memory, dialogue.open, self._timeout, self._is_single_use(call))
         except StateTooLarge as error:
             log.error("%s: %s", self._place(call), error)
             raise ProtocolError(INTERNAL_ERROR, str(error)) from None

@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Raw
 
-from redstart.asking.questions import BadAnswer, Question
+from redstart.asking.questions import BadAnswer, Question, check_client
 from redstart.features.results import block
 from redstart.protocol.call import Call
 from redstart.protocol.dialect import Dialect
@@ -118,6 +118,7 @@ class SampleQuestion(Question[Sampled]):
 
     kind = "sample"
     method = "sampling/createMessage"
+    need = "sampling"
 
     def read(self, result: object) -> Sampled:
         answer = result if isinstance(result, dict) else {}
@@ -133,6 +134,7 @@ class RootsQuestion(Question[list[Root]]):
 
     kind = "roots"
     method = "roots/list"
+    need = "roots"
 
     def read(self, result: object) -> list[Root]:
         roots = result.get("roots") if isinstance(result, dict) else None
@@ -157,13 +159,17 @@ def sampling_question(
     if params.get("includeContext") in ("thisServer", "allServers") and call.dialect.sampling_parts:
         needs.append("sampling.context")
     last = _parts(sent[-1]["content"]) if sent else []
+    message = str(last[0].get("text", "")) if last else ""
+    check_client(call, needs, message)
     encoded = _encode(params)
-    return SampleQuestion(str(last[0].get("text", "")) if last else "", key, Raw(encoded), crc32(encoded), needs)
+    return SampleQuestion(message, key, Raw(encoded), crc32(encoded))
 
 
-def roots_question(key: str | None = None) -> RootsQuestion:
+def roots_question(call: Call, key: str | None = None) -> RootsQuestion:
     """A request for the client's roots."""
-    return RootsQuestion("the client's roots", key, Raw(b"{}"), 0, ("roots",))
+    message = "the client's roots"
+    check_client(call, [RootsQuestion.need], message)
+    return RootsQuestion(message, key, Raw(b"{}"), 0)
 
 
 def _is_one(messages: object) -> bool:

@@ -1,4 +1,4 @@
-"""`requestState`: what a dialogue remembers, in the hands of the client, and of no use to anybody else.
+"""`requestState` is carried by the client, so it is sealed: only this server can make one or change it.
 
 AES-256-GCM where `cryptography` is installed (the extra `seal`), else signed with HMAC-SHA256; then the client can
 read it, so the results of steps stay out of it. It opens only for the principal, server, method and parameters that
@@ -12,7 +12,7 @@ import os
 import secrets
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from hashlib import sha256
 from os import urandom
 from pathlib import Path
@@ -33,7 +33,7 @@ _LEAST: Final = {b"\x01": _HEAD + _NONCE + _TAG, b"\x02": _HEAD + _MAC}
 """The least size of a state, by how it was made."""
 WARN_EVERY: Final = 60.0
 _warn_after = 0.0
-"""The moment from which the next warning of a wrong key may come: anybody can send such states."""
+"""When the next warning of a wrong key may be logged: anybody can send such states."""
 
 MAKE_ONE: Final = "make a key with: openssl rand -hex 32"
 WRONG: Final = (
@@ -59,9 +59,9 @@ def _process_key() -> bytes:
 
 
 def found_keys(given: Sequence[str | bytes]) -> tuple[str, list[bytes]]:
-    """Where keys come from and what is there, newest first: as given, else what one of two variables says.
+    """Where the keys come from, and the keys, newest first: those given, else those of an environment variable.
 
-    A variable that is set and leads to no key is an error: a random key instead would work for one process only.
+    A variable that is set but holds no key is an error: a random key instead would work for one process only.
     """
     in_list, in_file = KEY_VARIABLES
     if given:
@@ -80,7 +80,7 @@ def found_keys(given: Sequence[str | bytes]) -> tuple[str, list[bytes]]:
 def _keys_of_file(variable: str, path: str) -> list[bytes]:
     if not path:
         raise SettingsError(f"{variable} is set, but names no file", f"unset it, or {MAKE_ONE}")
-    # What is no whole path may be a key, put there by mistake: that is not for a log.
+    # Text that is not an absolute path may be a key, put there by mistake. A key must not be logged.
     shown = path if os.path.isabs(path) else f"its path, looked for in {os.getcwd()}"
     try:
         lines = Path(path).read_bytes().splitlines()
@@ -112,21 +112,48 @@ def aes_gcm() -> Any:
     return AESGCM
 
 
-class _Key:
+class SealingKey:
     """What is derived from one secret. A state begins with how it was made, and with the id of the key."""
 
-    __slots__ = ("cipher", "encrypted", "mac", "signed")
+    __slots__ = ("_cipher", "_encrypted", "_mac", "_signed", "heads", "secret")
 
-    def __init__(self, secret: bytes, cipher: Any) -> None:
-        id = _derived(secret, b"id")[:4]
-        self.encrypted = b"\x01" + id
-        self.signed = b"\x02" + id
-        self.mac = _derived(secret, b"mac")
-        self.cipher = None if cipher is None else cipher(_derived(secret, b"aes"))
+    def __init__(self, secret: bytes, encrypt: bool) -> None:
+        def derived(purpose: bytes) -> bytes:
+            return hmac.digest(secret, b"redstart requestState v1 " + purpose, "sha256")
 
+        cipher = aes_gcm() if encrypt else None
+        self._cipher = None if cipher is None else cipher(derived(b"aes"))
+        self._mac = derived(b"mac")
+        id = derived(b"id")[:4]
+        self.heads = self._encrypted, self._signed = b"\x01" + id, b"\x02" + id
+        self.secret = cipher is not None
+        """Whether clients cannot read what they carry."""
 
-def _derived(secret: bytes, purpose: bytes) -> bytes:
-    return hmac.digest(secret, b"redstart requestState v1 " + purpose, "sha256")
+    def seal(self, payload: bytes, bound: bytes) -> bytes:
+        if self._cipher is None:
+            return self._signed + self._signature(payload, bound) + payload
+        nonce = urandom(_NONCE)
+        return self._encrypted + nonce + bytes(self._cipher.encrypt(nonce, payload, self._encrypted + bound))
+
+    def open(self, sealed: bytes, bound: bytes) -> bytes | None:
+        """The payload, or None if this key did not seal it for `bound`."""
+        head = sealed[:_HEAD]
+        if head == self._signed:
+            payload = sealed[_HEAD + _MAC :]
+            genuine = hmac.compare_digest(sealed[_HEAD : _HEAD + _MAC], self._signature(payload, bound))
+            return payload if genuine else None
+        if head != self._encrypted or self._cipher is None or len(sealed) < _LEAST[b"\x01"]:
+            return None
+        body = _HEAD + _NONCE
+        try:
+            return bytes(self._cipher.decrypt(sealed[_HEAD:body], sealed[body:], head + bound))
+        except Exception as error:  # its class is in `cryptography`, which is not imported here
+            if type(error).__name__ != "InvalidTag":
+                raise
+            return None
+
+    def _signature(self, payload: bytes, bound: bytes) -> bytes:
+        return hmac.digest(self._mac, self._signed + sha256(bound).digest() + payload, "sha256")
 
 
 class KeyRing:
@@ -140,36 +167,28 @@ class KeyRing:
     def __init__(self, keys: Sequence[str | bytes] = (), *, encrypt: bool = True) -> None:
         self._given = list(keys)
         self._encrypt = encrypt
-        self._secrets: list[bytes] | None = None
-        self._keys: list[_Key] | None = None
+
+    @cached_property
+    def _secrets(self) -> list[bytes]:
+        return configured_keys(self._given)
+
+    @cached_property
+    def _keys(self) -> list[SealingKey]:
+        """The keys, derived on first use: a server that never asks does not import `cryptography`."""
+        return [SealingKey(secret, self._encrypt) for secret in self._secrets]
 
     def load(self) -> list[bytes]:
         """Read the keys, once; a SettingsError says which are not there."""
-        if self._secrets is None:
-            self._secrets = configured_keys(self._given)
         return self._secrets
-
-    def _ready(self) -> list[_Key]:
-        """The keys, derived on first use: a server that never asks does not import `cryptography`."""
-        if self._keys is None:
-            cipher = aes_gcm() if self._encrypt else None
-            self._keys = [_Key(secret, cipher) for secret in self.load()]
-        return self._keys
 
     @property
     def secret(self) -> bool:
         """Whether clients cannot read what they carry."""
-        return self._ready()[0].cipher is not None
+        return self._keys[0].secret
 
     def seal(self, payload: bytes, bound: bytes) -> str:
         """`payload` for a client to carry; it opens only with the same `bound`."""
-        key = (self._keys or self._ready())[0]
-        if key.cipher is not None:
-            nonce = urandom(_NONCE)
-            sealed = key.encrypted + nonce + key.cipher.encrypt(nonce, payload, key.encrypted + bound)
-        else:
-            sealed = key.signed + _signature(key, bound, payload) + payload
-        text = b2a_base64(sealed, newline=False).decode()
+        text = b2a_base64(self._keys[0].seal(payload, bound), newline=False).decode()
         if len(text) > MAX_STATE:
             raise StateTooLarge(
                 f"the state of this dialogue has {len(text)} bytes, and at most {MAX_STATE} are allowed: "
@@ -177,7 +196,7 @@ class KeyRing:
             )
         return text
 
-    def open(self, state: Any, bound: bytes) -> bytes:
+    def open(self, state: object, bound: bytes) -> bytes:
         """The payload of a state that this ring sealed for `bound`; anything else is refused."""
         if type(state) is not str or len(state) > MAX_STATE:
             raise refused()
@@ -189,45 +208,20 @@ class KeyRing:
         over = len(sealed) % 3
         if over and b2a_base64(sealed[-over:], newline=False) != state[-4:].encode():
             raise refused()
-        head = sealed[:_HEAD]
-        for key in self._keys or self._ready():
-            if head == key.encrypted or head == key.signed:
-                payload = _decrypted(key, sealed, bound) if head == key.encrypted else _verified(key, sealed, bound)
-                if payload is not None:
-                    return payload
-        self._note_other_keys(head, len(sealed))
+        for key in self._keys:
+            payload = key.open(sealed, bound)
+            if payload is not None:
+                return payload
+        self._warn_of_other_keys(sealed)
         raise refused()
 
-    def _note_other_keys(self, head: bytes, size: int) -> None:
+    def _warn_of_other_keys(self, sealed: bytes) -> None:
         """Tell the operator of a state that looks like ours and has another key: no client can mend that."""
         global _warn_after
-        keys, now = self._ready(), monotonic()
-        known = any(head in (key.encrypted, key.signed) for key in keys)
-        if known or size < _LEAST.get(head[:1], MAX_STATE) or now < _warn_after:
+        head, count, now = sealed[:_HEAD], len(self._keys), monotonic()
+        known = any(head in key.heads for key in self._keys)
+        if known or len(sealed) < _LEAST.get(head[:1], MAX_STATE) or now < _warn_after:
             return
         _warn_after = now + WARN_EVERY
-        count = len(keys)
         how = "does not open with the key" if count == 1 else f"opens with none of the {count} keys"
         log.warning("a requestState %s of this server: do all its processes have the same REDSTART_KEYS?", how)
-
-
-def _decrypted(key: _Key, sealed: bytes, bound: bytes) -> bytes | None:
-    if key.cipher is None or len(sealed) < _HEAD + _NONCE + _TAG:
-        return None
-    body = _HEAD + _NONCE
-    try:
-        return key.cipher.decrypt(sealed[_HEAD:body], sealed[body:], key.encrypted + bound)  # type: ignore[no-any-return]
-    except Exception as error:  # its class is in `cryptography`, which is not imported here
-        if type(error).__name__ != "InvalidTag":
-            raise
-        return None
-
-
-def _verified(key: _Key, sealed: bytes, bound: bytes) -> bytes | None:
-    body = _HEAD + _MAC
-    payload = sealed[body:]
-    return payload if hmac.compare_digest(sealed[_HEAD:body], _signature(key, bound, payload)) else None
-
-
-def _signature(key: _Key, bound: bytes, payload: bytes) -> bytes:
-    return hmac.digest(key.mac, key.signed + sha256(bound).digest() + payload, "sha256")

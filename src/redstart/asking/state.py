@@ -91,8 +91,6 @@ class Memory(Struct, eq=False):
     """Answers that came without a state: they count for questions with a `key=` only."""
     visit: Answered | None = None
     """The answer to a URL elicitation error: what the user did about a web page. `ctx.elicit` never returns it."""
-    once: str = ""
-    """The name of the state that this round came with, if it is for one use and not used up yet."""
     results: dict[str, StepResult] = {}
     """The results of steps, by their keys."""
     performed: set[str] = set()
@@ -136,14 +134,17 @@ def binding(server: str, call: Call, params: Params) -> bytes:
     return _sorted((server, call.method.name, user, params.name, None if arguments is UNSET else arguments))
 
 
-def open_state(keys: KeyRing, server: str, call: Call) -> Memory:
-    """What a dialogue knows when a retry begins. A state that is not valid is refused before any handler runs."""
+def open_state(keys: KeyRing, server: str, call: Call) -> tuple[Memory, str]:
+    """What a dialogue knows when a retry begins, and the name of its state if that is for one use.
+
+    A state that is not valid is refused before any handler runs.
+    """
     params = call.params
     responses = {} if params.input_responses is UNSET else params.input_responses
     if not isinstance(responses, dict):
         raise ProtocolError(INVALID_PARAMS, "inputResponses must be an object: the key of each question, its answer")
     if params.request_state is UNSET:
-        return Memory(unsealed=responses)
+        return Memory(unsealed=responses), ""
     bound = binding(server, call, params)
     try:
         sealed = _decode(keys.open(params.request_state, bound))
@@ -151,7 +152,7 @@ def open_state(keys: KeyRing, server: str, call: Call) -> Memory:
         raise refused() from None
     if sealed.expires <= time.time():
         raise refused(EXPIRED)
-    memory = Memory(params.request_state, bound, sealed.rounds, sealed.id, once=sealed.once)
+    memory = Memory(params.request_state, bound, sealed.rounds, sealed.id)
     for record in sealed.answers:
         memory.answers[record.asked.name] = record
     for question in sealed.open:
@@ -166,10 +167,10 @@ def open_state(keys: KeyRing, server: str, call: Call) -> Memory:
     memory.performed = set(sealed.performed)
     for key, raw in sealed.steps.items():
         memory.results[key] = StepResult(raw, {})
-    return memory
+    return memory, sealed.once
 
 
-def seal_state(keys: KeyRing, memory: Memory, open: Sequence[Asked], timeout: float, once: bool) -> str:
+def seal_state(keys: KeyRing, memory: Memory, questions: Sequence[Question[object]], timeout: float, once: bool) -> str:
     """The state for the client to carry to the next round. One that clients can read has no results of steps."""
     if memory.rounds:
         memory.name()  # a round that comes twice goes on as one dialogue
@@ -177,7 +178,7 @@ def seal_state(keys: KeyRing, memory: Memory, open: Sequence[Asked], timeout: fl
     contents = (
         time.time() + timeout,
         memory.rounds + 1,
-        open,
+        list(map(asked, questions)),
         list(memory.answers.values()),
         steps,
         memory.id,

@@ -39,17 +39,14 @@ class CallDialogue(Protocol):
     def replaying(self) -> bool:
         """Whether the handler repeats what it did in an earlier round: what it sends has been sent before."""
 
-    @property
-    def ended(self) -> bool:
-        """Whether a question without an answer has ended this run of the handler."""
+    ended: bool
+    """Whether a question without an answer has ended this run of the handler."""
+    once: str
+    """The name of the state that the call came with, if it is for one use and not used up yet."""
 
     @property
     def asking(self) -> bool:
         """Whether a question is at the client, which has not answered yet."""
-
-    @property
-    def unspent(self) -> bool:
-        """Whether the call came with a state that is for one use and not used up yet."""
 
     async def spend_first(self, handler: Callable[[Call], Awaitable[Any]]) -> Any:
         """Use up that state, then run the handler."""

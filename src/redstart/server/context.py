@@ -121,8 +121,7 @@ class Context(Facts[App]):
 
     def _put(self, question: Question[T]) -> Coroutine[Any, Any, T]:
         """The answer to `question`; in the modern era waiting for it may end the run of the handler."""
-        question.threaded = self._threaded
-        return self._runtime.asking.dialogue(self._call).ask(question)
+        return self._runtime.asking.ask(self._call, question, self._threaded)
 
     @overload
     async def elicit(self, message: str, *, key: str | None = None) -> Answer[str]: ...
@@ -145,7 +144,9 @@ class Context(Facts[App]):
         """
         from redstart.asking.questions import form_question
 
-        return await self._put(form_question(self._call, message, schema, key))
+        return await self._runtime.asking.ask(
+            self._call, form_question(self._call, message, schema, key), self._threaded
+        )
 
     async def elicit_url(self, url: str, message: str, key: str | None = None) -> Answer[None]:
         """Send the user to a web page, for secrets and sign-in. `Accepted` means consent, not that it was done."""
@@ -241,7 +242,7 @@ class Context(Facts[App]):
         """The folders that the client shares. (The spec has deprecated roots.)"""
         from redstart.asking.sampling import roots_question
 
-        return await self._put(roots_question(key))
+        return await self._put(roots_question(self._call, key))
 
     # ------------------------------------------------------------ side effects
 

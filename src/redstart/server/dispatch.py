@@ -154,6 +154,6 @@ class Dispatch:
             handler = None if call.dialect.modern else self._lists.get(method.name)
             if handler is None:
                 raise ProtocolError(METHOD_NOT_FOUND, f"This server does not offer {method.name}")
-        if call.dialogue is not None and call.dialogue.unspent:
+        if call.dialogue is not None and call.dialogue.once:
             return call.dialogue.spend_first(handler)
         return handler(call)
