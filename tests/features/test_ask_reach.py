@@ -26,13 +26,11 @@ from redstart import (
     Context,
     ProtocolError,
     Server,
-    SyncContext,
     Tool,
     Unanswered,
     UrlElicitationRequired,
     current_context,
 )
-from redstart.server.handling import elicit_callable
 
 
 @every
@@ -180,15 +178,22 @@ def test_generators_ask_with_yield(revision: str) -> None:
 @every
 @pytest.mark.requirement("58")
 def test_providers_get_a_callable(revision: str) -> None:
-    async def t(ctx: Context) -> str:
-        elicit = elicit_callable(ctx)
-        return repr(await elicit("Name?", str))
+    class Asks:
+        def tools(self) -> list[str]:
+            return ["later"]
 
-    def blocking(ctx: SyncContext) -> str:
-        return repr(elicit_callable(ctx)("Name?", str))
+        async def tool_call(self, name: str, arguments: dict[str, Any], elicit: Any) -> str:
+            return repr(await elicit("Name?", str))
 
-    server = serve(t, blocking)
-    for name in ("t", "blocking"):
+    class AsksAndWaits:
+        def tools(self) -> list[str]:
+            return ["blocking"]
+
+        def tool_call(self, name: str, arguments: dict[str, Any], elicit: Any) -> str:
+            return repr(elicit("Name?", str))
+
+    server = serve(Asks(), AsksAndWaits())
+    for name in ("later", "blocking"):
         assert play_tool(server, revision, script(accept(answer="Ada")), name)[0] == repr(Accepted("Ada"))
 
 

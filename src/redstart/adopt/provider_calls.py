@@ -6,45 +6,49 @@ no promise of the method's annotation, so such a tool is listed without an infer
 
 from __future__ import annotations
 
-import dis
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from redstart.execution.dependencies import RequestContext
 from redstart.execution.dependencies import injected as is_injected
-from redstart.execution.kinds import is_async
 from redstart.features.errors import RegistrationError, ToolError, log, place
 from redstart.features.output import Output
-from redstart.features.registry import Compiler, Invoke
+from redstart.features.registry import Compiler
 from redstart.features.results import blocks, is_content, is_media
 from redstart.features.scopes import local_names
 from redstart.features.solutions import Collected
 from redstart.features.tools import CompiledTool, Tool
+from redstart.protocol.call import Call
 from redstart.schema.callables import find_target
-from redstart.server.context import Context
-from redstart.server.handling import elicit_callable
-from redstart.server.sync_context import SyncContext
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import decode
 
-_EMPTY_BODY: Final = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "POP_TOP"} | {
-    "CALL_INTRINSIC_1",  # what 3.12 and later put around every coroutine
-    "RERAISE",
-}
+
+def _bare() -> None: ...
 
 
-def is_declaration(fn: Any) -> bool:
+def _documented() -> None:
+    """A docstring."""
+
+
+async def _bare_later() -> None: ...
+
+
+async def _documented_later() -> None:
+    """A docstring."""
+
+
+_EMPTY_BODIES: Final = {fn.__code__.co_code for fn in (_bare, _documented, _bare_later, _documented_later)}
+
+
+def is_declaration(fn: Callable[..., object]) -> bool:
     """Whether `fn` has a signature and a docstring but does nothing: it says what the tool is, not how it works."""
     code = getattr(inspect.unwrap(fn), "__code__", None)
-    if code is None:
-        return False
-    steps = [step for step in dis.get_instructions(code) if step.opname != "RESUME"]
-    return all(s.opname in _EMPTY_BODY for s in steps) and all(
-        s.argval in (None, Ellipsis) for s in steps if s.opname in ("LOAD_CONST", "RETURN_CONST")
-    )
+    return code is not None and code.co_code in _EMPTY_BODIES and {None, ..., fn.__doc__}.issuperset(code.co_consts)
 
 
 class ToolCall:
@@ -55,64 +59,67 @@ class ToolCall:
     A third parameter annotated as a Context is not for `elicit`; it is filled as in any other handler.
     """
 
-    def __init__(self, fn: Callable[..., Any], declared: frozenset[str] | None) -> None:
+    def __init__(self, fn: Callable[..., object], declared: frozenset[str] | None) -> None:
         target = find_target(fn, None, local_names(fn))
         kinds = {p.name: target.resolve(p.annotation, p.name) for p in target.parameters}
-        filled = {p.name: kinds[p.name] for p in target.parameters if is_injected(kinds[p.name], p.default)}
-        rest = [p for p in target.parameters if p.name not in filled]
+        self._filled = {p.name: kinds[p.name] for p in target.parameters if is_injected(kinds[p.name], p.default)}
+        rest = [p for p in target.parameters if p.name not in self._filled]
         if len(rest) not in (2, 3) or any(p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in rest):
             raise RegistrationError(f"{place(fn)}: write tool_call(self, name, arguments) or (…, elicit)")
-        self._names = [p.name for p in rest]
+        self._fn = fn
+        self._names = [p.name for p in rest[:2]]
         self._elicit = rest[2].name if len(rest) == 3 else None
         self._required = len(rest) == 3 and rest[2].default is rest[2].empty
         self._elicits = self._required if declared is None else "elicitation" in declared
         if self._required and not self._elicits:
             log.warning("%s: tool_call takes elicit, but capabilities() do not name elicitation: not used", place(fn))
-        self._context: Any = Context if is_async(fn) else SyncContext
-        self._fn = fn
-        self._filled = filled
 
-    def compile(self, compiler: Compiler) -> Invoke:
-        """The function that runs `tool_call`."""
-        return compiler.compose(self._fn, self._filled)
+    def compile(self, compiler: Compiler) -> Callable[[Call, str, dict[str, object]], Awaitable[object]]:
+        """The function that asks the provider; NotImplemented says that it leaves the call to the method."""
+        invoke = compiler.compose(self._fn, self._filled)
+        make_context = compiler.context_for(self._fn)
 
-    async def answer(self, invoke: Invoke, name: str, arguments: dict[str, Any], ctx: Context[Any]) -> Any:
-        """What the provider says; NotImplemented where it leaves the call to the method."""
-        given: dict[str, Any] = dict(zip(self._names, (name, arguments), strict=False))
-        if self._elicit is not None:
-            if self._elicits and (self._required or ctx.can_elicit):
-                given[self._elicit] = elicit_callable(self._context(ctx._call, ctx._runtime))
-            elif self._required:
-                return NotImplemented  # it cannot work without
-        value = await invoke(ctx._call, given)
-        if inspect.isawaitable(value):  # of a plain function that hands on what an async one gave
-            value = await value
-        if type(value) is Collected and value.returned is NotImplemented and not value.items:
-            return NotImplemented
-        return value
+        async def answer(call: Call, name: str, arguments: dict[str, object]) -> object:
+            given: dict[str, object] = dict(zip(self._names, (name, arguments), strict=True))
+            if self._elicit is not None:
+                ctx: RequestContext = make_context(call)
+                if self._elicits and (self._required or ctx.can_elicit):
+                    given[self._elicit] = _elicit_of(ctx)
+                elif self._required:
+                    return NotImplemented  # it cannot work without
+            value = await invoke(call, given)
+            if inspect.isawaitable(value):  # of a plain function that hands on what an async one gave
+                value = await value
+            if type(value) is Collected and value.returned is NotImplemented and not value.items:
+                return NotImplemented
+            return value
 
-
-class _Sent(Struct):
-    """The arguments of one call: those that were sent, as the method types them, and all that the method takes."""
-
-    sent: dict[str, Any]
-    bound: dict[str, Any]
+        return answer
 
 
-class _Own(Struct):
+def _elicit_of(ctx: RequestContext) -> Callable[..., object]:
+    """The `elicit(message, schema)` that `tool_call` gets."""
+
+    def elicit(message: str, schema: object = str, key: str | None = None) -> object:
+        return ctx.elicit(message, schema, key)
+
+    return elicit
+
+
+class _OwnResult(Struct):
     """What the method itself has returned, and what it promises."""
 
     value: Any
     output: Output
 
 
-class _Said(Output):
+class _ProvidedOutput(Output):
     """What `tool_call` gave becomes a result: in a list, each text is an item of its own."""
 
     __slots__ = ()
 
     def result(self, value: Any, structured: str) -> t.ToolResult:
-        if type(value) is _Own:
+        if type(value) is _OwnResult:
             return value.output.result(value.value, structured)
         if isinstance(value, list | tuple) and value and not is_media(value) and all(map(_is_item, value)):
             content, failed = blocks(list(value))
@@ -124,16 +131,17 @@ def _is_item(value: Any) -> bool:
     return isinstance(value, str) or is_content(value)
 
 
-class Dispatched(Tool):
+class ProvidedTool(Tool):
     """A tool of a provider that has a `tool_call`."""
 
-    def __init__(self, own: Tool, ask: ToolCall, *, defined: bool) -> None:
+    def __init__(self, own: Tool, tool_call: ToolCall, *, defined: bool) -> None:
         vars(self).update(vars(own))  # it is that tool, but for who answers
-        self._ask = ask
+        self._tool_call = tool_call
         self._defined = defined
 
     def compile(self, compiler: Compiler) -> CompiledTool:
         own = self.compile_types(compiler)
+        ask = self._tool_call.compile(compiler)
         # The limits are those of `dispatch`; the method runs within them, and must not wait for a second place.
         run = compiler.compose(
             own.handler,
@@ -143,29 +151,27 @@ class Dispatched(Tool):
             typed=self.typed,
             convert=own.output.converted,
         )
-        ask = self._ask.compile(compiler)
 
-        def bind(raw: bytes | Raw | None) -> dict[str, Any]:
+        def bind(raw: bytes | Raw | None) -> dict[str, object]:
             bound = own.bind(raw)
-            sent: dict[str, Any] = (decode(raw) if raw else None) or {}
+            sent: dict[str, object] = (decode(raw) if raw else None) or {}
             if self.typed:
                 sent = {name: bound.get(name, value) for name, value in sent.items()}
-            return {"given": _Sent(sent, bound)}
+            return {"sent": sent, "bound": bound}
 
-        async def dispatch(given: _Sent, ctx: Context[Any]) -> Any:
-            """Ask the provider, then the method."""
-            value = await self._ask.answer(ask, self.name, given.sent, ctx)
+        async def dispatch(call: Call, arguments: dict[str, Any]) -> object:
+            value = await ask(call, self.name, arguments["sent"])
             if value is not NotImplemented:
                 return value
             if self._defined:
-                value = await run(ctx._call, given.bound)
+                value = await run(call, arguments["bound"])
                 if value is not NotImplemented:
-                    return _Own(value, own.output)
+                    return _OwnResult(value, own.output)
             text = "the tool %s is listed by its provider, but neither tool_call nor a method answers for it"
             log.error(text, self.name)
             raise ToolError(f"{self.name} is listed, but its provider does not answer for it.")
 
-        output = _Said(Any, self.output_schema, None, None, f"{self.place}: result of {self.name}")
-        compiled = replace(own, injected={"ctx": Context}, bind=bind, output=output, handler=dispatch, executor=None)
-        compiler.equip(compiled)
+        output = _ProvidedOutput(Any, self.output_schema, None, None, f"{self.place}: result of {self.name}")
+        compiled = replace(own, bind=bind, output=output, injected={}, executor=None)
+        compiler.equip(compiled, dispatch)
         return compiled

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
-from redstart.adopt.provider_calls import Dispatched, ToolCall, is_declaration
+from redstart.adopt.provider_calls import ProvidedTool, ToolCall, is_declaration
 from redstart.execution.dependencies import injected
 from redstart.execution.kinds import is_async
 from redstart.features.errors import RegistrationError, ToolError, log, place
@@ -181,7 +181,7 @@ class Source:
         for descriptor in self._listed("tools"):
             for thing, defined in self._tool(descriptor, ask is not None):
                 if ask is not None and isinstance(thing, Tool):
-                    yield Dispatched(thing, ask, defined=defined)
+                    yield ProvidedTool(thing, ask, defined=defined)
                 else:
                     yield thing
 

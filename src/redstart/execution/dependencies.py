@@ -55,6 +55,10 @@ class RequestContext:
     def cancelled(self) -> bool:
         raise NotImplementedError
 
+    @property
+    def can_elicit(self) -> bool:
+        raise NotImplementedError
+
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> object:
         raise NotImplementedError
 

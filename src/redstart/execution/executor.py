@@ -6,12 +6,13 @@ Chosen once, at registration, so that a call does not look for what it does not 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from redstart.execution import dependencies
-from redstart.execution.dependencies import Contexts, Plan, make_plan
+from redstart.execution.dependencies import Contexts, MakeContext, Plan, make_plan
 from redstart.execution.kinds import Arguments, Function, Invoke, is_async, is_generator, name_of
 from redstart.execution.limits import CallLimits, Gate, current_deadline, gated, loop_of, timed
 from redstart.features.errors import RegistrationError, log, place
@@ -47,8 +48,12 @@ class Executor:
         """Whether a parameter is filled by the server, not by the client."""
         return dependencies.injected(annotation, default)
 
-    def equip(self, thing: CompiledTool | CompiledPrompt | CompiledResource) -> None:
-        """Give `thing` the function that runs its handler."""
+    def context_for(self, fn: Function) -> MakeContext:
+        """The function that makes the kind of context that suits `fn`."""
+        return self.contexts.make(fn, "", inspect.Parameter.empty)
+
+    def equip(self, thing: CompiledTool | CompiledPrompt | CompiledResource, invoke: Invoke | None = None) -> None:
+        """Give `thing` the function that runs its handler, or runs `invoke` in place of it."""
         assert thing.handler is not None
         fn: Function = thing.handler
         own, limits = thing.declared.timeout, self.limits
@@ -73,8 +78,15 @@ class Executor:
             cut=tool.cut,
             typed=tool.typed,
             convert=thing.output.converted,
+            invoke=invoke,
         )
-        plain = is_async(fn) and not is_generator(fn) and not thing.injected and thing.executor != "process"
+        plain = (
+            invoke is None
+            and is_async(fn)
+            and not is_generator(fn)
+            and not thing.injected
+            and thing.executor != "process"
+        )
         thing.plain = fn if plain and timeout is None and not gates else None
         thing.result_limit = limits.result_bytes if tool.max_result_bytes is None else tool.max_result_bytes
 
@@ -89,6 +101,7 @@ class Executor:
         cut: Cut | None = None,
         typed: bool = True,
         convert: Callable[[object], object] | None = None,
+        invoke: Invoke | None = None,
     ) -> Invoke:
         """The function that runs `fn` for one call.
 
@@ -96,25 +109,37 @@ class Executor:
         `cut` says where the solutions of a generator end; without it what a generator yields is content.
         `typed` says that the arguments follow from the signature, rather than from a schema given by hand.
         `convert` is done to the value in the thread of `fn`, where it has one.
+        `invoke` is run in place of `fn`, within the same limits.
         """
+        if invoke is None:
+            invoke = self._run(fn, injected, executor, timeout, cut, typed, convert)
+        if timeout is not None:
+            invoke = timed(invoke, timeout, name_of(fn))
+        for gate in reversed(gates):
+            invoke = gated(invoke, gate)
+        return invoke
+
+    def _run(
+        self,
+        fn: Function,
+        injected: Arguments,
+        executor: str | None,
+        timeout: float | None,
+        cut: Cut | None,
+        typed: bool,
+        convert: Callable[[object], object] | None,
+    ) -> Invoke:
         _check_options(fn, executor, timeout)
         on_loop = executor != "process" and (executor == "inline" or is_async(fn))
         plan = make_plan(fn, injected, self.contexts, in_thread=not on_loop)
         if executor == "process":
             from redstart.execution.processes import in_process  # most servers have no such tool
 
-            invoke = in_process(fn, plan, self.children, self.contexts.maker(self.contexts.blocking), cut, typed)
-        else:
-            work = self._generator(fn, plan, cut, on_loop) if is_generator(fn) else fn
-            if on_loop:
-                invoke = self._on_loop(work if is_async(work) else _inline(work), plan)
-            else:
-                invoke = self._in_thread(_converting(work, convert), plan, name_of(fn), timeout)
-        if timeout is not None:
-            invoke = timed(invoke, timeout, name_of(fn))
-        for gate in reversed(gates):
-            invoke = gated(invoke, gate)
-        return invoke
+            return in_process(fn, plan, self.children, self.contexts.maker(self.contexts.blocking), cut, typed)
+        work = self._generator(fn, plan, cut, on_loop) if is_generator(fn) else fn
+        if on_loop:
+            return self._on_loop(work if is_async(work) else _inline(work), plan)
+        return self._in_thread(_converting(work, convert), plan, name_of(fn), timeout)
 
     def _generator(self, fn: Function, plan: Plan, cut: Cut | None, on_loop: bool) -> Function:
         """The function that runs a generator to its end. It takes a context besides the arguments."""

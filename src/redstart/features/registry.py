@@ -94,8 +94,11 @@ class Compiler(Protocol):
     def injected(self, annotation: object, default: object) -> bool:
         """Whether a parameter is filled by the server, not by the client."""
 
-    def equip(self, compiled: Any) -> None:
-        """Give a compiled form the function that runs its handler."""
+    def equip(self, compiled: Any, invoke: Invoke | None = None) -> None:
+        """Give a compiled form the function that runs its handler, or runs `invoke` in place of it."""
+
+    def context_for(self, fn: Callable[..., Any]) -> Callable[[Call], Any]:
+        """The function that makes the kind of context that suits `fn`."""
 
     def compose(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from redstart.server.context import Context, current_call
@@ -26,12 +25,3 @@ def current_context() -> Any:
     except RuntimeError:
         return SyncContext(call, call.link.owner)
     return Context(call, call.link.owner)
-
-
-def elicit_callable(ctx: Any) -> Callable[..., Any]:
-    """The `elicit(message, schema)` that a provider's `tool_call(name, arguments, elicit)` gets."""
-
-    def elicit(message: str, schema: Any = str, key: str | None = None) -> Any:
-        return ctx.elicit(message, schema, key)
-
-    return elicit
