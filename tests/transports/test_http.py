@@ -647,6 +647,39 @@ def test_a_batch_that_a_cancellation_completes_is_answered(others: int) -> None:
     run(test())
 
 
+def test_large_requests_that_run_have_a_size_in_all_and_for_one_caller() -> None:
+    async def test() -> None:
+        server = Server("large")
+        go = asyncio.Event()
+
+        @server.tool
+        async def wait(text: str) -> str:
+            await go.wait()
+            return "done"
+
+        http = Http(server.asgi())
+
+        def large(client: str, size: int = 1_000_000) -> Response:
+            params = {"name": "wait", "arguments": {"text": "x" * size}}
+            return http.start_modern(1, "tools/call", params, client=client)
+
+        started = [large(f"10.0.0.{number // 25}") for number in range(150)]
+        small = large("10.0.0.0", 60_000)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        refused = [response for response in started if response.status == 503]
+        assert 80 < len(refused) < 100
+        assert {response.headers["retry-after"] for response in refused} == {"10"}
+        first = [response.status for response in started[:25]]  # one address has its share
+        assert 10 < first.count(0) < 18
+        assert [response.status for response in started[25:40]].count(503) == 0
+        go.set()
+        assert {(await response.done()).status for response in (*started, small)} == {200, 503}
+        assert (await large("10.0.0.0").done()).status == 200
+
+    run(test())
+
+
 # ---------------------------------------------------------------- streams
 
 

@@ -136,3 +136,52 @@ def test_a_client_that_is_never_initialized_is_not_waited_for_without_end() -> N
             assert len(stream.events()) == 3
 
     run(test())
+
+
+def test_one_caller_leaves_streams_for_others() -> None:
+    async def test() -> None:
+        server = Server("legacy")
+        http = Http(server.asgi(legacy_sse=True))
+        streams = [http.start(method="GET", path="/sse", client="10.0.0.1") for _ in range(150)]
+        for stream in streams:
+            await stream.started.wait()
+        assert {stream.status for stream in streams} == {200, 503}
+        other = http.start(method="GET", path="/sse", client="10.0.0.2")
+        await other.started.wait()
+        assert other.status == 200
+        for stream in (*streams, other):
+            stream.disconnect()
+        await asyncio.wait([stream.task for stream in (*streams, other)])
+        await server.runtime.stop()
+
+    run(test())
+
+
+def test_calls_that_run_have_a_number_and_a_size() -> None:
+    server = Server("legacy")
+    begun, go = [], asyncio.Event()
+
+    @server.tool
+    async def wait(text: str = "") -> str:
+        begun.append(len(text))
+        await go.wait()
+        return "done"
+
+    async def test() -> None:
+        async with connected(server) as (stream, say):
+            await say(initialize("2024-11-05", id="first"))
+            await say(message(None, "notifications/initialized"))
+            for id in range(20):
+                await say(message(id, "tools/call", {"name": "wait", "arguments": {"text": "x" * 500_000}}))
+            for id in range(20, 800):
+                await say(message(id, "tools/call", {"name": "wait"}))
+            refused = [found for found in map(json_of, stream.events()[2:]) if "error" in found]
+            assert 5 < len([size for size in begun if size]) < 10
+            assert 400 < len(begun) == 800 - len(refused) < 600
+            assert {"wait for answers" in found["error"]["message"] for found in refused} == {True}
+            go.set()
+            await stream.until(lambda r: len(answers(r)) == 801)
+            await say(message(900, "tools/call", {"name": "wait", "arguments": {"text": "x" * 500_000}}))
+            await stream.until(lambda r: 900 in answers(r))
+
+    run(test())

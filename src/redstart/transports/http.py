@@ -51,6 +51,12 @@ _SESSION_VERSIONS: Final = (None, *HEADER_VALUES)
 _SERVED: Final = (*REVISIONS, *SUPPORTED)
 _KNOWN_VERSIONS: Final = (None, *(version.encode() for version in _SERVED))
 
+SMALL_BODY: Final = 64 * 1024
+MAX_RUNNING_BYTES: Final = 64 * 1024 * 1024
+"""The bodies of all requests whose calls run; small ones are always taken."""
+RUNNING_SHARE: Final = 4
+"""One caller may have this part of it."""
+
 
 class Endpoint:
     """One server at one path.
@@ -79,7 +85,8 @@ class Endpoint:
             idle=options["session_idle"],
             kept_bytes=options["max_kept_bytes"],
         )
-        self._responses: set[Response] = set()
+        self._responses: dict[Response, tuple[str | None, int]] = {}
+        """What runs, with the owner of a large body and its bytes."""
         self._left: dict[Response, int] = {}  # whose clients have gone and may come back, the oldest first
         self._ready = False
         self._failure: Exception | None = None
@@ -168,11 +175,13 @@ class Endpoint:
 
     # ------------------------------------------------------------ methods
 
+    def owner(self, scope: Scope, headers: HeaderMap, principal: str) -> str:
+        """Whose share of a limit a request counts against: its user's, or that of the address that it comes from."""
+        return principal or client_address(scope, headers, self._proxies)
+
     def _find_session(self, id: bytes, scope: Scope, headers: HeaderMap, user: Any) -> HttpSession | None:
         key = principal_key(user)
-        return self.sessions.find(
-            id.decode("latin-1"), key, lambda: key or client_address(scope, headers, self._proxies)
-        )
+        return self.sessions.find(id.decode("latin-1"), key, lambda: self.owner(scope, headers, key))
 
     async def _post(self, scope: Scope, headers: HeaderMap, request: HttpRequest, user: Any) -> Rejection | None:
         if headers.get(b"content-type") != b"application/json" and not _is_json(headers):
@@ -183,6 +192,9 @@ class Endpoint:
         body = await request.body(headers, self.guard.max_body)
         if body is None:
             return Rejection(413, f"The body is larger than {self.guard.max_body} bytes")
+        owner = self.owner(scope, headers, principal_key(user)) if len(body) > SMALL_BODY else None
+        if owner is not None and not self._has_room(owner, len(body)):
+            return _TOO_MUCH
         session = self._session_of(scope, headers, body, user)
         if isinstance(session, Rejection):
             return session
@@ -204,12 +216,19 @@ class Endpoint:
         for call in calls:
             call.principal = user
         response = Response(self.runtime, request, accepts, self.keep_alive, session, extra, self._left)
-        self._responses.add(response)
+        self._responses[response] = owner, len(body)
         try:
             await response.run(calls)
         finally:
-            self._responses.discard(response)
+            del self._responses[response]
         return None
+
+    def _has_room(self, owner: str, size: int) -> bool:
+        """Whether a large request may run beside those of the same caller, and of all."""
+        running = [taken for taken in self._responses.values() if taken[0] is not None]
+        own = sum(taken for other, taken in running if other == owner)
+        share, most = (max(MAX_RUNNING_BYTES // part, self.guard.max_body) for part in (RUNNING_SHARE, 1))
+        return own + size <= share and sum(taken for _, taken in running) + size <= most
 
     def _session_of(self, scope: Scope, headers: HeaderMap, body: bytes, user: Any) -> HttpSession | Rejection | None:
         """The session of a message, if it has one; modern messages have none."""
@@ -402,4 +421,5 @@ _NO_ROOM: Final = Rejection(
     "As many sessions as this server keeps for one caller, or in all, are in use; end one, or try again later",
     ((b"retry-after", b"30"),),
 )
+_TOO_MUCH: Final = Rejection(503, "Too many large requests are running; try again later", ((b"retry-after", b"10"),))
 _UNKNOWN_SESSION: Final = Rejection(404, "Unknown or ended session; initialize again")

@@ -18,6 +18,7 @@ from redstart.transports.guard import Rejection
 from redstart.transports.request import HeaderMap, HttpRequest, Scope
 from redstart.transports.response import any_call, give_up
 from redstart.transports.stream import Writer
+from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
 if TYPE_CHECKING:
     from redstart.server.runtime import Runtime
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 STREAM: Final = "/sse"
 POST: Final = "/messages"
 MAX_PEERS: Final = 1024
+MAX_CALLS: Final = 4096
+MAX_CALL_BYTES: Final = 32 * 1024 * 1024
+"""The calls that run for all streams, and the bytes of their params: a POST is over before its call is answered."""
+SHARE: Final = 8
+"""One caller may have this part of each: a user, or an address where nobody is authenticated."""
+_TOO_MANY: Final = "Too many calls that were sent to this endpoint are running; wait for answers"
 
 
 class _Peer:
@@ -33,9 +40,11 @@ class _Peer:
 
     remote = True
 
-    def __init__(self, endpoint: Endpoint, writer: Writer, principal: str) -> None:
+    def __init__(self, endpoint: Endpoint, writer: Writer, principal: str, owner: str) -> None:
         self.link = endpoint.runtime.link()
         self.principal = principal
+        self.owner = owner
+        """Whose share of the limits it is part of."""
         self._writer = writer
         self.channel = self
 
@@ -79,14 +88,16 @@ class LegacySse:
     async def _open(self, scope: Scope, headers: HeaderMap, request: HttpRequest, user: Any) -> Rejection | None:
         if not self._endpoint.guard.accepts(headers).sse:
             return Rejection(406, "The client must accept text/event-stream")
-        if len(self._peers) >= MAX_PEERS:
+        endpoint, principal = self._endpoint, principal_key(user)
+        owner = endpoint.owner(scope, headers, principal)
+        mine = sum(peer.owner == owner for peer in self._peers.values())
+        if len(self._peers) >= MAX_PEERS or mine >= MAX_PEERS // SHARE:
             return Rejection(503, "Too many open streams; try again later")
-        endpoint = self._endpoint
         id = secrets.token_urlsafe(24)
         writer = Writer(request.send, [], endpoint.keep_alive, request.direct, request.deadline)
         where = f"{scope.get('root_path', '')}{POST}?session_id={id}"
         writer.push(b"event: endpoint\ndata: %b\n\n" % where.encode())
-        peer = self._peers[id] = _Peer(endpoint, writer, principal_key(user))
+        peer = self._peers[id] = _Peer(endpoint, writer, principal, owner)
         endpoint.runtime.hub.peers.add(peer)
         try:
             await writer.until_gone(request)
@@ -112,5 +123,23 @@ class LegacySse:
         for event in peer.link.receive(body):
             if isinstance(event, Call):
                 event.headers = headers
+                if not self._has_room(peer.owner):
+                    data = peer.link.fail(event, ProtocolError(INTERNAL_ERROR, _TOO_MANY))
+                    if data is not None:
+                        peer.send(data)
+                    continue
             self._endpoint.runtime.take(event, peer.channel, user)
         return None
+
+    def _has_room(self, owner: str) -> bool:
+        """Whether the calls that are open now, the newest included, are as many and as large as they may be."""
+        sizes = [
+            (peer.owner == owner, len(call.raw_params))
+            for peer in self._peers.values()
+            for call in peer.link.calls.values()
+        ]
+        own = [size for mine, size in sizes if mine]
+        most = max(MAX_CALL_BYTES, self._endpoint.guard.max_body)
+        fits = len(sizes) <= MAX_CALLS and sum(size for _, size in sizes) <= most
+        # One large call is always taken, as it is elsewhere.
+        return fits and len(own) <= MAX_CALLS // SHARE and (sum(own) <= most // SHARE or len(own) == 1)
