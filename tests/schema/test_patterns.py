@@ -14,9 +14,8 @@ from redstart.asking.forms import compile_form
 from redstart.schema.errors import ShapeError
 from redstart.schema.json_schema import compile_schema
 from redstart.schema.patterns import longest
-from redstart.schema.resolve import UnsupportedType
 from redstart.schema.signature import EMPTY, Signature
-from redstart.schema.types import compile_type
+from redstart.schema.types import UnsupportedType, compile_type
 
 LINEAR = [
     *(r"^a", "x", "^[a-z]+$", r"^[a-z]+(-[a-z]+)*$", r"^(\d{1,3}\.){3}\d{1,3}$", r"^(\d{6})+$", r"^[\w.+-]+$", "^$"),

@@ -22,10 +22,9 @@ from redstart.asking.choices import Choices as Choices
 from redstart.asking.choices import Format as Format
 from redstart.asking.choices import FormError, Option, options_from, options_of
 from redstart.asking.fields import SCALARS, WORDS, FormField, make_field, raw_fields, refuse_secret, warn_of_secrets
-from redstart.schema.document import Schema
+from redstart.schema.document import DECIMAL, Schema
 from redstart.schema.errors import Problem, ShapeError, cut
 from redstart.schema.nodes import RecordNode
-from redstart.schema.pydantic import DECIMAL
 from redstart.schema.scalars import Walk, text_of
 from redstart.schema.types import UnsupportedType, compile_type
 from redstart.wire.jsonrpc import encode

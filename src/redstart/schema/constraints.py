@@ -9,12 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
 from redstart.schema.errors import one_of
-from redstart.schema.patterns import longest
 
 # Family of a node -> the constraints that fit it, with the keyword; None: checked, but JSON Schema has no word.
 NUMERIC = {
@@ -54,13 +52,25 @@ def _is_moment(text: str) -> bool:
     return datetime.fromisoformat(text) is not None
 
 
+def _is_uri(text: str) -> bool:
+    from urllib.parse import urlsplit  # few servers ask for one
+
+    return bool(urlsplit(text).scheme) and not re.search(r"\s", text)
+
+
 # The formats that a form may ask for; elsewhere a format is a note.
 FORMATS: dict[str, tuple[Callable[[str], bool], str]] = {
     "email": (lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None, "an e-mail address"),
-    "uri": (lambda text: bool(urlsplit(text).scheme) and not re.search(r"\s", text), "a URI such as https://…"),
+    "uri": (_is_uri, "a URI such as https://…"),
     "date": (_is_date, "a date such as 2025-01-31"),
     "date-time": (_is_moment, "a date and time such as 2025-01-31T12:00:00Z"),
 }
+
+
+def _longest(pattern: str) -> int | None:
+    from redstart.schema.patterns import longest  # few servers have a pattern
+
+    return longest(pattern)
 
 
 def _has_format(text: str, name: str) -> bool:
@@ -173,7 +183,7 @@ class Constraints(msgspec.Struct, frozen=True):
         if other is not None:
             bounds = {**other.bounds, **bounds}
             predicates, plain = (*other.predicates, *predicates), plain and other.plain
-        most = longest(bounds["pattern"]) if "pattern" in bounds else None
+        most = _longest(bounds["pattern"]) if "pattern" in bounds else None
         if most is not None and not bounds.get("max_length", most + 1) <= most:
             bounds = {"max_length": most, **{name: bound for name, bound in bounds.items() if name != "max_length"}}
             plain = False  # msgspec would read the user's own annotation without that limit

@@ -12,6 +12,7 @@ from typing import Any
 
 Schema = dict[str, Any]
 PREFIX = "#/$defs/"
+DECIMAL = "decimal"  # the format of a Decimal, also where pydantic has no name for it
 
 # Where schemas hide inside a schema.
 LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")

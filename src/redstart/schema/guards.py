@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from redstart.schema.containers import ALIKE, MANY_COLLISIONS, has_many_collisions
 from redstart.schema.document import Schema
+from redstart.schema.nodes import ALIKE, MANY_COLLISIONS, has_many_collisions
 
 SALTED = {"str", "bytes", "bool", "none", "datetime", "date", "time", "literal", "enum"}
 NOT_SCHEMAS = {"metadata", "default", "expected", "config", "serialization", "cls", "ctx", "custom_error_context"}

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import msgspec
 
 from redstart.schema.constraints import FAMILIES, Constraints
-from redstart.schema.containers import ArrayNode
 from redstart.schema.cost import affordable, has_recursive_branches, levels, target
 from redstart.schema.errors import (
     ENOUGH,
@@ -29,7 +28,7 @@ from redstart.schema.errors import (
     unknown,
     wrong_type,
 )
-from redstart.schema.nodes import RecordNode, RefNode, Slot
+from redstart.schema.nodes import ArrayNode, RecordNode, RefNode, Slot
 from redstart.schema.scalars import ABSENT, INVALID, JSON_KINDS, AnyNode, ChoiceNode, Node, ScalarNode, Walk, is_whole
 
 ANNOTATIONS = {

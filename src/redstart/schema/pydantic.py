@@ -7,67 +7,24 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 
-from redstart.schema.containers import parsed_string, remembered
+from redstart.schema import errors
 from redstart.schema.cost import ENTRIES, PROBLEMS, affordable, entries, has_recursive_branches, problems_per_value
-from redstart.schema.document import NULL, Defs, Schema
-from redstart.schema.errors import (
-    Problem,
-    ValuePath,
-    cut,
-    join,
-    missing,
-    not_a_choice,
-    one_of,
-    refused,
-    show,
-    show_typed,
-    spelled,
-)
+from redstart.schema.document import DECIMAL, NULL, Defs, Schema
+from redstart.schema.errors import Problem, ValuePath, cut, join, show, show_typed, spelled
 from redstart.schema.guards import engine
+from redstart.schema.nodes import parsed_string, remembered
 from redstart.schema.scalars import INVALID, Node, Walk
 
-# Metadata that our own reading covers; everything else of pydantic's changes values and must be left to it.
-READ_BY_US = {
-    "FieldInfo",
-    "PydanticGeneralMetadata",
-    "_PydanticGeneralMetadata",
-    "PydanticMetadata",
-    "Strict",
-    "WithJsonSchema",
-}
-DECIMAL = "decimal"  # the format of a Decimal, also where pydantic has no name for it
 TOO_DEEP_FOR_BRANCHES = "it has more levels than a value of this type may have"
 TOO_MANY = f"it has more than {ENTRIES:,} entries in objects that are not in arrays"
 NULLS = 8  # times that a value is read again without the nulls that were refused
 WORDS = {"object": "an object", "array": "an array", "string": "a string"}
-TRANSFORMS = ("strip_whitespace", "to_lower", "to_upper")
-
-
-def is_pydantic_type(cls: type) -> bool:
-    return "pydantic" in sys.modules and (
-        hasattr(cls, "__get_pydantic_core_schema__")
-        or hasattr(cls, "__pydantic_validator__")
-        or cls.__module__.partition(".")[0] == "pydantic"
-    )
-
-
-def needs_pydantic(metadata: Iterable[object]) -> bool:
-    return "pydantic" in sys.modules and any(_is_pydantic(item) for item in metadata)
-
-
-def _is_pydantic(item: object) -> bool:
-    if any(getattr(item, name, None) for name in (*TRANSFORMS, "discriminator")):
-        return True
-    kind = type(item)
-    if kind.__module__.partition(".")[0] in ("pydantic", "pydantic_core"):
-        return kind.__name__ not in READ_BY_US and kind.__name__ != "StringConstraints"
-    return hasattr(item, "__get_pydantic_core_schema__") and not isinstance(item, type) and not hasattr(item, "one_of")
 
 
 @cache
@@ -155,14 +112,14 @@ class PydanticNode(Node):
         if type(value) not in (list, dict):
             return self._read(value, path, walk)
         if self.costly is not None and not affordable(self.costly, value, room=20_000, share=8):
-            return walk.refuse(refused, path, TOO_DEEP_FOR_BRANCHES)
+            return walk.refuse(errors.refused, path, TOO_DEEP_FOR_BRANCHES)
         return remembered(self, self._read, value, path, walk)
 
     def _read(self, value: object, path: ValuePath, walk: Walk) -> object:
         raw = msgspec.json.encode(value)
         large = len(raw) > self.most
         if large and entries(value) > ENTRIES:
-            return walk.refuse(refused, path, TOO_MANY)
+            return walk.refuse(errors.refused, path, TOO_MANY)
         engine = self.engines[large]
         error_type = sys.modules["pydantic"].ValidationError
         try:
@@ -237,11 +194,11 @@ def _both(aliased: Any, named: object) -> Any:
 def _problem(place: ValuePath, item: Any) -> Problem:
     text = item["msg"]
     if item["type"] == "missing":
-        return missing(place, "")
+        return errors.missing(place, "")
     if item["type"] == "union_tag_invalid":
         tags = re.findall("'([^']*)'", item["ctx"]["expected_tags"])
         name = item["ctx"]["discriminator"].strip("'")
-        return not_a_choice(join(place, name), one_of(tags), item["ctx"]["tag"], tags)
+        return errors.not_a_choice(join(place, name), errors.one_of(tags), item["ctx"]["tag"], tags)
     path = spelled(place)
     if text.startswith("Input should be "):
         typed = item["type"].endswith(("_type", "_parsing"))
