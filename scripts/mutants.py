@@ -51,7 +51,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/server/test_context.py",
         "tests/features/test_results.py",
         "tests/features/test_tools.py",
-        "tests/features/test_sampling.py",
+        "tests/asking/test_sampling.py",
     ),
     "protocol/headers.py": (
         "tests/protocol/test_headers.py",
@@ -109,12 +109,12 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/features/test_resources.py",
     ),
     "asking/seal.py": (
-        "tests/server/test_seal.py",
-        "tests/server/test_request_state.py",
-        "tests/server/test_wrong_key.py",
+        "tests/asking/test_seal.py",
+        "tests/asking/test_state.py",
+        "tests/asking/test_wrong_key.py",
     ),
-    "asking/state.py": ("tests/server/test_request_state.py", "tests/server/test_steps.py"),
-    "asking/steps.py": ("tests/server/test_steps.py", "tests/server/test_step_edges.py"),
+    "asking/state.py": ("tests/asking/test_state.py", "tests/asking/test_steps.py"),
+    "asking/steps.py": ("tests/asking/test_steps.py", "tests/asking/test_step_edges.py"),
     "store": ("tests/store", "tests/server/test_state.py"),
 }
 """Which tests must notice a change in a file, or in a folder: the longest name that fits counts."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from features.asking import Player, accept, handshakes, run, serve
+from asking.player import Player, accept, handshakes, run, serve
 from redstart import Context, Server, SyncContext, Tool
 
 

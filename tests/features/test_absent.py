@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import redstart
-from features.asking import Player, run
+from asking.player import Player, run
 from features.support import ERAS, MODERN, ask, refused
 from redstart import Client, Context, Prompt, RegistrationError, Server
 from redstart.wire.types import GetPromptResult

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from features.asking import NOVEMBER, Player, accept
+from asking.player import NOVEMBER, Player, accept
 from redstart import Ask, Context, Server, SyncContext, current_context
 from server.peer import Peer, play, until
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from features.asking import Player, accept, ask_name, ask_name_blocking, handshakes, play_tool, run, script, serve
+from asking.player import Player, accept, ask_name, ask_name_blocking, handshakes, play_tool, run, script, serve
 from redstart import Context, Server, SyncContext, Tool
 from redstart.execution.limits import Deadline
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from features.asking import KEYS, REVISIONS, Player, accept, again, first_round, play_tool, run, script, serve, text
+from asking.player import KEYS, REVISIONS, Player, accept, again, first_round, play_tool, run, script, serve, text
 from redstart import Context, Server, SyncContext
 from redstart.asking.seal import KeyRing
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from features.asking import MODERN, Player, accept, run, script
+from asking.player import MODERN, Player, accept, run, script
 from redstart import Context, Server
 from redstart.asking.dialogue import Dialogue
 from redstart.protocol.call import Call

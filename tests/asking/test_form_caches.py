@@ -10,7 +10,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import msgspec
 import pytest
 
-from features.asking import REVISIONS, accept, every, play_tool, script, serve
+from asking.player import REVISIONS, accept, every, play_tool, script, serve
 from redstart import Choices, Context
 from redstart.asking.fields import FormError
 from redstart.asking.forms import compile_form, elicitation

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from features.asking import (
+from asking.player import (
     DECLINE,
     KEYS,
     MODERN,

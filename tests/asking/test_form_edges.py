@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from features.asking import MODERN, NOVEMBER, play_tool, script, serve
+from asking.player import MODERN, NOVEMBER, play_tool, script, serve
 from redstart import Ask, Choice, Choices, Client, Context, Format, RegistrationError, Server, UrlElicitationRequired
 from redstart.asking.fields import FormError
 from redstart.asking.forms import compile_form

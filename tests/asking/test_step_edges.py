@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from features.asking import (
+from asking.player import (
     KEYS,
     MODERN,
     REVISIONS,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from features.asking import (
+from asking.player import (
     CANCEL,
     DECLINE,
     JUNE,

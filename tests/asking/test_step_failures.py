@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from features.asking import (
+from asking.player import (
     KEYS,
     MODERN,
     NOVEMBER,

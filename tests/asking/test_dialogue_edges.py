@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from features.asking import JUNE, MODERN, NOVEMBER, Player, accept, every, handshakes, play_tool, run, script, serve
+from asking.player import JUNE, MODERN, NOVEMBER, Player, accept, every, handshakes, play_tool, run, script, serve
 from redstart import Context, Server, SyncContext, ToolError, current_context
 from transports.support import Http, initialize, message
 

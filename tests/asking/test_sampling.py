@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from features.asking import MODERN, accept, every, play_tool, script, serve
+from asking.player import MODERN, accept, every, play_tool, script, serve
 from redstart import (
     Accepted,
     Annotations,

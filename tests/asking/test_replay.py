@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.asking import (
+from asking.player import (
     ASK_NAME,
     CANCEL,
     DECLINE,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from features.asking import (
+from asking.player import (
     ALL,
     DECLINE,
     JUNE,

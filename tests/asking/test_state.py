@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from features.asking import (
+from asking.player import (
     ASK_NAME,
     JUNE,
     KEYS,
