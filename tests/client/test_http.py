@@ -562,6 +562,26 @@ def test_the_get_stream_goes_on_after_a_break() -> None:
     run(main())
 
 
+def test_a_get_stream_without_ids_is_not_asked_for_again_at_once() -> None:
+    streams: list[Request] = []
+
+    async def handler(request: Request) -> None:
+        if request.method == "GET":
+            streams.append(request)
+            await request.stream(b"retry: 3600000\n\n")
+        else:
+            await request.result({})
+
+    async def main() -> None:
+        server = handshake(handler, get=200)
+        async with http_server(server) as url, Client(url, protocol="2025-11-25") as c, c.listen(tools=True):
+            for _ in range(5):
+                await c.ping()
+
+    run(main())
+    assert len(streams) == 1
+
+
 def test_the_sdk_server_drops_the_stream_of_a_call(start_http: Start) -> None:
     async def main() -> None:
         async with Client(start_http("resume"), protocol="2025-11-25") as c:

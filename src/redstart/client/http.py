@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import httpx2
@@ -87,23 +88,27 @@ class HttpTransport(Transport):
                     self._endpoint.session = None
         await self._endpoint.close()
 
-    # ---------------------------------------------------------------- POST
+    # ---------------------------------------------------------------- exchanges
+
+    @contextlib.asynccontextmanager
+    async def _post(self, message: Outgoing) -> AsyncIterator[httpx2.Response]:
+        """Send a message. `initialize` begins a new session."""
+        opening = message.method == "initialize"
+        if opening:
+            self._endpoint.session = None
+        async with self._endpoint.exchange("POST", message.headers, message.data) as response:
+            if opening:
+                self._endpoint.session = response.headers.get(SESSION)
+            yield response
 
     async def _post_other(self, message: Outgoing) -> None:
         """Send a notification, or an answer to the server: the answer is 202 without a body."""
-        async with self._endpoint.exchange("POST", message.headers, message.data):
+        async with self._post(message):
             return
 
     async def _post_request(self, message: Outgoing, id: int) -> None:
-        position = StreamPosition()
         try:
-            try:
-                await self._request(message, id, position)
-            except ConnectionClosed:
-                if message.modern or position.id is None:
-                    raise
-            if position.id is not None and not message.modern:
-                await self._follow(position, message.headers, id)
+            await self._follow(self._post(message), message.headers, id, resumable=not message.modern)
             self._inbox.fail(id, ConnectionClosed(f"{self._endpoint.url} ended the answer to {message.method} early"))
         except ClientError as error:
             self._inbox.fail(id, error)
@@ -111,29 +116,45 @@ class HttpTransport(Transport):
             log.exception("POST %s failed", self._endpoint.url)
             self._inbox.fail(id, error)
 
-    async def _request(self, message: Outgoing, id: int, position: StreamPosition) -> None:
-        """Send a request, and read its answer or the stream that should bring it."""
-        opening = message.method == "initialize"
-        if opening:
-            self._endpoint.session = None
-        async with self._endpoint.exchange("POST", message.headers, message.data) as response:
-            if opening:
-                self._endpoint.session = response.headers.get(SESSION)
-            if is_stream(response):
-                await self._read(response, position, id)
+    async def _follow(
+        self,
+        exchange: AbstractAsyncContextManager[httpx2.Response],
+        headers: Mapping[str, str],
+        id: int | None,
+        *,
+        resumable: bool,
+    ) -> None:
+        """Deliver what an exchange brings until `id` is answered. A stream that breaks off is continued by GET."""
+        position = StreamPosition()
+        failures = 0
+        while True:
+            try:
+                async with exchange as response:
+                    failures = 0
+                    if id is None:
+                        self._stream_known.set()
+                    await self._deliver(response, position, id)
+            except ConnectionClosed:
+                failures += 1
+                if failures == ATTEMPTS or not resumable or (id is not None and position.id is None):
+                    raise
+            if id is not None and (not resumable or position.id is None or not self._inbox.is_open(id)):
                 return
+            await asyncio.sleep(position.retry)
+            resume = {} if position.id is None else {"Last-Event-ID": position.id}
+            exchange = self._endpoint.stream({**headers, **resume})
+
+    async def _deliver(self, response: httpx2.Response, position: StreamPosition, id: int | None) -> None:
+        """Deliver the message of a body, or those of a stream, which must end soon after the answer to `id`."""
+        if not is_stream(response):
             body = await response.aread()
             self._inbox.receive(body)
-            if self._inbox.is_open(id):
+            if id is not None and self._inbox.is_open(id):
+                kind = content_type(response) or "no content"
                 raise error_in(body) or InvalidReply(
-                    f"POST {self._endpoint.url}: HTTP {response.status_code} with"
-                    f" {content_type(response) or 'no content'}, and no answer to the request"
+                    f"POST {self._endpoint.url}: HTTP {response.status_code} with {kind}, and no answer to the request"
                 )
-
-    # ---------------------------------------------------------------- streams
-
-    async def _read(self, response: httpx2.Response, position: StreamPosition, id: int | None) -> None:
-        """Deliver the messages of a stream until it ends, which it must do soon after the answer to `id`."""
+            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as limit:
                 async for event in events(response):
@@ -145,23 +166,7 @@ class HttpTransport(Transport):
                     if id is not None and limit.when() is None and not self._inbox.is_open(id):
                         limit.reschedule(asyncio.get_running_loop().time() + _DRAIN)
 
-    async def _follow(self, position: StreamPosition, headers: Mapping[str, str], id: int | None) -> None:
-        """Ask for a stream by GET, and again from where it broke off, until `id` is answered."""
-        failures = 0
-        while id is None or self._inbox.is_open(id):
-            if position.id is not None or failures:
-                await asyncio.sleep(position.retry)
-            resume = {} if position.id is None else {"Last-Event-ID": position.id}
-            try:
-                async with self._endpoint.stream({**headers, **resume}) as response:
-                    failures = 0
-                    if id is None:
-                        self._stream_known.set()
-                    await self._read(response, position, id)
-            except ConnectionClosed:
-                failures += 1
-                if failures == ATTEMPTS:
-                    raise
+    # ---------------------------------------------------------------- the GET stream
 
     def listen(self, headers: Mapping[str, str]) -> None:
         """Open the GET stream. Without a session the server has nothing to send on it."""
@@ -176,7 +181,7 @@ class HttpTransport(Transport):
 
     async def _listen(self, headers: Mapping[str, str], known: asyncio.Event) -> None:
         try:
-            await self._follow(StreamPosition(), headers, None)
+            await self._follow(self._endpoint.stream(headers), headers, None, resumable=True)
         except ConnectionClosed as error:
             self._inbox.deaf(error)
         except ClientError as error:  # 405: the server has no such stream
