@@ -25,6 +25,8 @@ HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN = "2026-07-28"
 REVISIONS = (*HANDSHAKE, MODERN)
 INFO = {"name": "s", "version": "1"}
+INITIALIZED = {"protocolVersion": "2025-11-25", "capabilities": {"logging": {}}, "serverInfo": INFO}
+Start = Callable[..., str]
 DISCOVERED = {
     "resultType": "complete",
     "supportedVersions": [MODERN],
@@ -84,6 +86,10 @@ def reply(result: Any) -> str:
     return f'{{"jsonrpc":"2.0","id":$id,"result":{json.dumps(result)}}}'
 
 
+HANDSHAKE_ONLY = {"initialize": [reply(INITIALIZED)]}
+"""The script of a server that knows the handshake."""
+
+
 class Request:
     """One request to the small HTTP server, and the ways to answer it."""
 
@@ -137,6 +143,10 @@ class Request:
             self._writer.write(chunk)
             await self._writer.drain()
 
+    def hang_up(self) -> None:
+        """Close the connection without an answer."""
+        self._writer.close()
+
     async def gone(self) -> None:
         """Wait until the client has closed this connection."""
         assert await self._reader.read() == b""
@@ -186,3 +196,67 @@ async def _read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     method, path, _ = first.split()
     return Request(method, path, headers, body, reader, writer)
+
+
+def modern(handler: Handler) -> Handler:
+    """`handler` behind an answer to the opening question."""
+
+    async def handle(request: Request) -> None:
+        if request.message["method"] == "server/discover":
+            await request.result(DISCOVERED)
+        else:
+            await handler(request)
+
+    return handle
+
+
+def handshake(handler: Handler, session: str | None = "s1", get: int = 405, version: str = "2025-11-25") -> Handler:
+    """`handler` behind a handshake; the GET stream and DELETE are refused unless `get` is 200."""
+
+    async def handle(request: Request) -> None:
+        method = request.message and request.message.get("method")
+        if method == "initialize":
+            headers = {} if session is None else {"Mcp_Session_Id": session}
+            await request.result({**INITIALIZED, "protocolVersion": version}, **headers)
+        elif method == "notifications/initialized":
+            await request.answer(202)
+        elif request.method == "DELETE" or (request.method == "GET" and get != 200):
+            await request.answer(405)
+        else:
+            await handler(request)
+
+    return handle
+
+
+def event(method: str, params: Any = None, *, at: str | None = None, id: Any = None) -> bytes:
+    """A notification of the server, or its request where it has an `id`, as the server-sent event `at`."""
+    message = {"jsonrpc": "2.0", "method": method, "params": params or {}}
+    return sse(message if id is None else {**message, "id": id}, at)
+
+
+def answer(request: Request, result: Any, *, at: str | None = None) -> bytes:
+    """The answer to `request` as the server-sent event `at`."""
+    return sse({"jsonrpc": "2.0", "id": request.message["id"], "result": result}, at)
+
+
+def sse(message: dict[str, Any], at: str | None) -> bytes:
+    head = "" if at is None else f"id: {at}\r\n"
+    return f"{head}data: {json.dumps(message, ensure_ascii=False)}\r\n\r\n".encode()
+
+
+PREAMBLE = f"""
+import json, os, signal, sys, time
+INITIALIZED = {INITIALIZED!r}
+def say(id, result):
+    print(json.dumps(dict(jsonrpc="2.0", id=id, result=result)), flush=True)
+"""
+
+
+def python(code: str) -> list[str]:
+    """The command of a server that is a few lines of code, with `say` to answer and INITIALIZED to begin."""
+    return [sys.executable, "-c", PREAMBLE + code]
+
+
+def handshake_client(command: list[str], **options: Any) -> Client:
+    """A client of a command that speaks the handshake."""
+    return Client(command, protocol="2025-11-25", stderr="capture", **options)

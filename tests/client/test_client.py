@@ -9,9 +9,20 @@ from typing import Any
 
 import pytest
 
-from client.support import HANDSHAKE, MCP_STDIO, REVISIONS, cancel, run, time_out
+from client.support import (
+    HANDSHAKE,
+    HANDSHAKE_ONLY,
+    MCP_STDIO,
+    REVISIONS,
+    cancel,
+    handshake_client,
+    run,
+    scripted,
+    time_out,
+)
 from redstart.client import (
     Client,
+    ClientError,
     ConnectionClosed,
     ElicitRequest,
     LogMessage,
@@ -263,5 +274,19 @@ def test_closing_fails_what_still_waits(connect: Connect) -> None:
             await c.list_tools()
         with pytest.raises(ConnectionClosed, match="the client was closed"):
             await call
+
+    run(main())
+
+
+def test_a_client_is_used_inside_its_block() -> None:
+    async def main() -> None:
+        c = handshake_client(scripted(**HANDSHAKE_ONLY))
+        with pytest.raises(ClientError, match="not open"):
+            await c.list_tools()
+        async with c:
+            with pytest.raises(ClientError, match="open already"):
+                await c.__aenter__()
+        async with c:  # and again
+            assert c.server_info.name == "s"
 
     run(main())

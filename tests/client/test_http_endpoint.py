@@ -1,4 +1,4 @@
-"""The events of a stream: a table of streams, and any stream cut anywhere."""
+"""One URL: the events of its streams, in one piece and cut anywhere, and its redirects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.support import run
+from client.support import DISCOVERED, Request, http_server, run
+from redstart.client import Client, HttpError
 from redstart.client.http_endpoint import events
 
 Row = tuple[str, str, str, int | None]
@@ -85,3 +86,31 @@ def test_any_stream_cut_anywhere(texts: list[str], end: str, data: st.DataObject
         chunks.append(stream[:size])
         stream = stream[size:]
     assert [row[0] for row in read(chunks)] == texts
+
+
+def test_a_redirect_on_the_same_origin_is_followed_and_no_other() -> None:
+    async def main() -> None:
+        elsewhere: list[Request] = []
+
+        async def other(request: Request) -> None:
+            elsewhere.append(request)
+            await request.answer(500)
+
+        async def handler(request: Request) -> None:
+            if request.path == "/mcp":
+                await request.answer(307, Location="/mcp/")
+            elif request.message["method"] == "server/discover":
+                await request.result(DISCOVERED)
+            elif request.message["method"] == "x/loop":
+                await request.answer(308, Location="/mcp/")
+            else:
+                await request.answer(307, Location=other_url)
+
+        async with http_server(other) as other_url, http_server(handler) as url, Client(url) as c:
+            with pytest.raises(HttpError, match=f"redirect to {other_url}"):
+                await c.request("x/y")
+            with pytest.raises(HttpError, match="too many redirects"):
+                await c.request("x/loop")
+        assert elsewhere == []
+
+    run(main())

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from client.support import MCP_STDIO, Request, http_server, reply, run, scripted
+from client.support import DISCOVERED, INITIALIZED, MCP_STDIO, MODERN, Request, Start, http_server, reply, run, scripted
 from redstart.client import Client, ClientError, ConnectionClosed, Event, Events, RequestError, SessionExpired, listen
 
-MODERN = "2026-07-28"
-Start = Callable[..., str]
-DISCOVERED = {"resultType": "complete", "supportedVersions": [MODERN], "capabilities": {}}
-INITIALIZED = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 

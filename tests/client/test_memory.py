@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from client.peers.redstart_server import add_grow
 from client.support import run
-from redstart import Context, Server, Text, ToolError
-from redstart.client import Client, Event, InvalidReply, RequestError
+from redstart import Context, Server, Text
+from redstart.client import Client, Event, RequestError
 
 
 def server_with_a_life(life: list[str], broken: bool = False) -> Server:
@@ -149,59 +148,5 @@ def test_a_token_that_is_not_valid_does_not_connect() -> None:
             async with Client(server, token="wrong"):
                 pass
         assert not server.runtime.started
-
-    run(main())
-
-
-@pytest.mark.parametrize(
-    ("target", "options", "said"),
-    [
-        (guarded, {"user": "ada", "token": "t-ada"}, "either user= or token="),
-        (guarded, {"user": True}, "bool True is not a user"),
-        (guarded, {"user": ""}, "is not a user"),
-        (guarded, {"token": ""}, "token= must be a non-empty str"),
-        (guarded, {"token": 5}, "token must be a text"),
-        (lambda: Server("open"), {"token": "t-ada"}, "has no auth="),
-        (lambda: "http://127.0.0.1:1/mcp", {"user": "ada"}, "user= needs a Server object"),
-        (lambda: "http://127.0.0.1:1/mcp", {"token": "x", "headers": {"authorization": "Bearer y"}}, "either token="),
-        (lambda: ["python", "server.py"], {"token": "x"}, "a command has no users"),
-        (lambda: "server.py", {"user": "ada"}, "a command has no users"),
-    ],
-)
-def test_what_cannot_say_who_the_client_is_is_refused(target: Any, options: dict[str, Any], said: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=said):
-        Client(target(), **options)
-
-
-@dataclass
-class Place:
-    name: str
-    height: float = 0
-
-
-@pytest.mark.parametrize("protocol", ["2025-06-18", "2026-07-28"])
-def test_a_result_of_the_type_that_was_asked_for(protocol: str) -> None:
-    server = Server("places")
-
-    @server.tool
-    def peak() -> Place:
-        return Place("Eiger", 3967)
-
-    @server.tool
-    def peaks() -> list[Place]:
-        return [peak()]
-
-    @server.tool
-    def fail() -> Place:
-        raise ToolError("no mountains")
-
-    async def main() -> None:
-        async with Client(server, protocol=protocol) as client:
-            assert (await client.call_tool("peak", returns=Place)).data == Place("Eiger", 3967)
-            assert (await client.call_tool("peaks", returns=list[Place])).data == [Place("Eiger", 3967)]
-            assert (await client.call_tool("fail", returns=Place)).is_error
-            with pytest.raises(InvalidReply) as caught:
-                await client.call_tool("peak", returns=int)
-            assert "tools/call of peak: the result is not of the type that returns= names" in str(caught.value)
 
     run(main())

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from client.support import DISCOVERED, INFO, MODERN, PEER_PYTHON, PEERS, Request, http_server, reply, run, scripted
+from client.support import (
+    DISCOVERED,
+    INITIALIZED,
+    MODERN,
+    PEER_PYTHON,
+    PEERS,
+    Request,
+    http_server,
+    reply,
+    run,
+    scripted,
+)
 from redstart.client import (
     Client,
     ClientError,
@@ -19,8 +30,6 @@ from redstart.client import (
     RequestError,
     negotiate,
 )
-
-INITIALIZED = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": INFO}
 
 
 def error(code: int, data: Any = None) -> str:

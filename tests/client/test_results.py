@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pytest
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
-from redstart.client import CallResult, InvalidReply, results
-from redstart.client.tool_cache import is_wrapped
+from client.support import run
+from redstart import Server, ToolError
+from redstart.client import CallResult, Client, InvalidReply, results
 from redstart.wire import types as t
 
 
@@ -71,30 +73,6 @@ def test_data_unwraps_only_what_was_wrapped() -> None:
     assert CallResult(content=[]).data is None
 
 
-RESULT = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
-
-
-@pytest.mark.parametrize(
-    ("schema", "wrapped"),
-    [
-        ({**RESULT, "title": "addOutput"}, True),
-        ({**RESULT, "x-fastmcp-wrap-result": True}, True),
-        ({**RESULT, "title": "Answer"}, False),
-        ({**RESULT, "required": []}, False),
-        ({"type": "object", "properties": {"result": {}, "more": {}}, "required": ["result"]}, False),
-        (UNSET, False),
-    ],
-)
-def test_which_schemas_are_wrappers(schema: object, wrapped: bool) -> None:
-    assert is_wrapped(schema, modern=True) is wrapped
-    assert is_wrapped(schema, modern=False) is wrapped
-
-
-def test_a_bare_object_is_a_wrapper_only_where_wrappers_are_needed() -> None:
-    assert is_wrapped(RESULT, modern=False)
-    assert not is_wrapped(RESULT, modern=True)
-
-
 def test_raw_results_must_be_objects() -> None:
     assert results.decoded("x", dict[str, Any], Raw(b'{"a":1}')) == {"a": 1}
     with pytest.raises(InvalidReply):
@@ -104,3 +82,37 @@ def test_raw_results_must_be_objects() -> None:
 def test_shapes_survive_a_round_trip() -> None:
     tool = msgspec.json.decode(b'{"name":"a","inputSchema":{}}', type=t.ListedTool)
     assert msgspec.json.encode(tool) == b'{"name":"a","inputSchema":{}}'
+
+
+@dataclass
+class Place:
+    name: str
+    height: float = 0
+
+
+@pytest.mark.parametrize("protocol", ["2025-06-18", "2026-07-28"])
+def test_a_result_of_the_type_that_was_asked_for(protocol: str) -> None:
+    server = Server("places")
+
+    @server.tool
+    def peak() -> Place:
+        return Place("Eiger", 3967)
+
+    @server.tool
+    def peaks() -> list[Place]:
+        return [peak()]
+
+    @server.tool
+    def fail() -> Place:
+        raise ToolError("no mountains")
+
+    async def main() -> None:
+        async with Client(server, protocol=protocol) as client:
+            assert (await client.call_tool("peak", returns=Place)).data == Place("Eiger", 3967)
+            assert (await client.call_tool("peaks", returns=list[Place])).data == [Place("Eiger", 3967)]
+            assert (await client.call_tool("fail", returns=Place)).is_error
+            with pytest.raises(InvalidReply) as caught:
+                await client.call_tool("peak", returns=int)
+            assert "tools/call of peak: the result is not of the type that returns= names" in str(caught.value)
+
+    run(main())

@@ -1,0 +1,115 @@
+"""What a client remembers of tools: arguments that go into headers, results that are wrapped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from msgspec import UNSET
+
+from client.support import MODERN, Request, http_server, modern, run
+from redstart.client import Client, RequestError
+from redstart.client.tool_cache import is_wrapped
+
+TOOL = {
+    "name": "Köln",
+    "inputSchema": {"type": "object", "properties": {"r": {"type": "string", "x-mcp-header": "Region"}}},
+}
+
+
+BROKEN = {"name": "bad", "inputSchema": {"properties": {"r": {"type": "number", "x-mcp-header": "R"}}}}
+
+
+DONE = {"resultType": "complete", "content": []}
+
+
+def test_modern_headers_and_one_list_for_many_calls() -> None:
+    lists: list[Request] = []
+    calls: list[Request] = []
+
+    async def handler(request: Request) -> None:
+        if request.message["method"] == "tools/list":
+            lists.append(request)
+            await request.result({"resultType": "complete", "tools": [TOOL, BROKEN]})
+        else:
+            calls.append(request)
+            await request.result(DONE)
+
+    async def main() -> None:
+        async with http_server(modern(handler)) as url, Client(url, headers={"X-Key": "k"}) as c:
+            await asyncio.gather(*(c.call_tool("Köln", {"r": "ü"}) for _ in range(5)))
+            await c.call_tool("Köln", {})
+
+    run(main())
+    assert len(lists) == 1
+    sent = calls[0].headers
+    assert sent["mcp-protocol-version"] == MODERN
+    assert sent["mcp-method"] == "tools/call"
+    assert sent["mcp-name"] == "=?base64?S8O2bG4=?="
+    assert sent["mcp-param-region"] == "=?base64?w7w=?="
+    assert sent["x-key"] == "k"
+    assert "mcp-session-id" not in sent
+    assert "mcp-param-region" not in calls[-1].headers
+
+
+def test_tools_with_invalid_annotations_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        listed = {"resultType": "complete", "tools": [TOOL, BROKEN]}
+        async with http_server(modern(lambda request: request.result(listed))) as url, Client(url) as c:
+            assert [tool.name for tool in await c.list_tools()] == ["Köln"]
+
+    with caplog.at_level(logging.WARNING, "redstart.client"):
+        run(main())
+    assert "'bad' is left out" in caplog.text
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_a_header_mismatch_reads_the_tools_again_and_tries_once_more(changed: bool) -> None:
+    lists = 0
+
+    async def handler(request: Request) -> None:
+        nonlocal lists
+        if request.message["method"] == "tools/list":
+            lists += 1
+            tool = TOOL if changed and lists > 1 else {**TOOL, "inputSchema": {"type": "object"}}
+            await request.result({"resultType": "complete", "tools": [tool]})
+        elif "mcp-param-region" in request.headers:
+            await request.result(DONE)
+        else:
+            await request.error(400, -32020, id=request.message["id"])
+
+    async def main() -> None:
+        async with http_server(modern(handler)) as url, Client(url) as c:
+            if changed:
+                await c.call_tool("Köln", {"r": "x"})
+            else:
+                with pytest.raises(RequestError, match="-32020"):
+                    await c.call_tool("Köln", {"r": "x"})
+
+    run(main())
+    assert lists == 2
+
+
+RESULT = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "wrapped"),
+    [
+        ({**RESULT, "title": "addOutput"}, True),
+        ({**RESULT, "x-fastmcp-wrap-result": True}, True),
+        ({**RESULT, "title": "Answer"}, False),
+        ({**RESULT, "required": []}, False),
+        ({"type": "object", "properties": {"result": {}, "more": {}}, "required": ["result"]}, False),
+        (UNSET, False),
+    ],
+)
+def test_which_schemas_are_wrappers(schema: object, wrapped: bool) -> None:
+    assert is_wrapped(schema, modern=True) is wrapped
+    assert is_wrapped(schema, modern=False) is wrapped
+
+
+def test_a_bare_object_is_a_wrapper_only_where_wrappers_are_needed() -> None:
+    assert is_wrapped(RESULT, modern=False)
+    assert not is_wrapped(RESULT, modern=True)
