@@ -51,7 +51,7 @@ UPWARDS: set[tuple[str, str]] = {
 # Code lines per package, without blanks, comments and docstrings. A package that outgrows its number asks for a reason:
 # write it beside the new one.
 BUDGET: dict[str, int] = {
-    "": 372,  # with reaper.py, the process that outlives a server
+    "": 356,  # with reaper.py, the process that outlives a server
     "wire": 428,  # the check of the shapes that applications make
     "schema": 3260,  # unions, patterns, hashes and other engines are bounded; raw schemas and forms use the same nodes
     "protocol": 1215,  # the walk over x-mcp-header annotations, for the server and the client

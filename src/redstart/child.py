@@ -1,7 +1,7 @@
 """The other end of `executor="process"`: `python -m redstart.child module:qualname`, started by execution/processes.py.
 
-Reads one JSON line per call on stdin, writes the outcome as one JSON line. fd 1 belongs to that alone: what the
-function prints goes to stderr. When the parent goes away, this process and all that it started end at once.
+Reads one JSON line per call on stdin, writes the outcome as one JSON line, and ends with its input. When the parent
+was killed, `reaper.py` ends this process and all that it started at once, also in the middle of a call.
 """
 
 from __future__ import annotations
@@ -12,13 +12,9 @@ import importlib.util
 import inspect
 import operator
 import os
-import signal
 import sys
-import threading
 import traceback
 from collections.abc import Awaitable
-from contextlib import suppress
-from queue import SimpleQueue
 
 import msgspec
 from msgspec import UNSET
@@ -37,11 +33,13 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class ParentPipe:
-    """The pipe to the parent."""
+    """The pipes to the parent. What the function reads from stdin is empty, what it prints goes to stderr."""
 
     def __init__(self) -> None:
+        self.lines = os.fdopen(os.dup(0), "rb")
         self._fd = os.dup(1)
-        os.set_inheritable(self._fd, False)
+        with open(os.devnull, "rb") as empty:
+            os.dup2(empty.fileno(), 0)
         os.dup2(2, 1)
 
     def send(self, message: ChildMessage) -> None:
@@ -165,26 +163,10 @@ def thrown(error: BaseException) -> Thrown:
     return Thrown(kind.__module__, kind.__qualname__, text, "".join(traceback.format_exception(error)))
 
 
-def _read(lines: SimpleQueue[bytes]) -> None:
-    """In a thread of its own, so that the end of the parent is seen in the middle of a call too."""
-    with os.fdopen(os.dup(0), "rb") as source:
-        nowhere = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nowhere, 0)
-        os.close(nowhere)
-        for line in source:
-            lines.put(line)
-    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
-        with suppress(ProcessLookupError):
-            os.killpg(os.getpgrp(), signal.SIGKILL)
-    os._exit(0)
-
-
 def main() -> None:
     Children.allowed = False
     parent = ParentPipe()
-    lines: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_read, args=(lines,), name="redstart-parent", daemon=True).start()
-    setup = msgspec.json.decode(lines.get(), type=ChildSetup)
+    setup = msgspec.json.decode(parent.lines.readline(), type=ChildSetup)
     sys.path[:] = setup.path
     try:
         runner = ChildRunner(setup.location, parent)
@@ -192,8 +174,8 @@ def main() -> None:
         parent.send(ChildMessage(thrown=thrown(error)))
         return
     parent.send(ChildMessage())
-    while True:
-        parent.send(runner.answer(lines.get()))
+    for line in parent.lines:
+        parent.send(runner.answer(line))
 
 
 if __name__ == "__main__":

@@ -12,19 +12,17 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeAlias, get_args, get_origin
+from typing import Annotated, TypeAlias, get_args, get_origin
 
 from msgspec import Struct
 
 from redstart.execution.kinds import Arguments, Function, Invoke, Kind, is_async, kind_of, name_of
+from redstart.execution.threads import Job, Pool
 from redstart.features.errors import RegistrationError, place
 from redstart.features.rules import HANDLER, caller
 from redstart.features.scopes import local_names
 from redstart.protocol.call import Call
 from redstart.schema.callables import find_target
-
-if TYPE_CHECKING:
-    from redstart.execution.threads import Pool
 
 
 class Depends(Struct, frozen=True):
@@ -235,15 +233,19 @@ def in_thread(work: Function, plan: Plan, pool: Pool) -> Invoke:
     async def invoke(call: Call, arguments: Arguments) -> object:
         async with AsyncExitStack() as stack:
             made = await _enter(plan.early, stack, call, pool)
-            job = pool.run(partial(run_here, work, plan, made, call), arguments)
-            try:
-                return await job
-            except asyncio.CancelledError:
-                if job.cancelled():  # the thread may still use what was made
-                    job.after = partial(_close_later, stack.pop_all())
-                raise
+            return await _result(pool.run(partial(run_here, work, plan, made, call), arguments), stack)
 
     return invoke
+
+
+async def _result(job: Job, stack: AsyncExitStack) -> object:
+    """The result of a job. If the call is given up, the thread may still use what was made, so that is closed later."""
+    try:
+        return await job
+    except asyncio.CancelledError:
+        if job.cancelled():
+            job.after = partial(_close_later, stack.pop_all())
+        raise
 
 
 def _close_later(stack: AsyncExitStack) -> None:
@@ -311,20 +313,8 @@ async def _enter_in_thread(provide: Function, wanted: Arguments, stack: AsyncExi
     job = pool.run(manager.__enter__, {})
 
     async def leave(*error: object) -> None:
-        await pool.run(lambda: manager.__exit__(*error), {})  # type: ignore[arg-type]
+        if job.thread and job.error is None:  # it has entered
+            await pool.run(lambda: manager.__exit__(*error), {})  # type: ignore[arg-type]
 
-    try:
-        value: object = await job
-    except asyncio.CancelledError:
-        # The thread may enter after the call has ended: then it must also leave.
-        def leave_late() -> None:
-            if job.thread and job.error is None:
-                pool.run(partial(manager.__exit__, None, None, None), {})
-
-        if job.cancelled():
-            job.after = leave_late
-        else:
-            leave_late()
-        raise
     stack.push_async_exit(leave)
-    return value
+    return await _result(job, stack)

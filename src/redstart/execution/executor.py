@@ -8,23 +8,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from redstart.execution import dependencies
 from redstart.execution.dependencies import Contexts, MakeContext, Plan, make_plan
 from redstart.execution.kinds import Arguments, Function, Invoke, is_async, is_generator, name_of
 from redstart.execution.limits import CallLimits, Gate, current_deadline, gated, loop_of, timed
+from redstart.execution.threads import Job, Pool
 from redstart.features.errors import RegistrationError, log, place
 from redstart.features.solutions import Cut
 from redstart.features.tools import CompiledTool
 from redstart.protocol.call import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from redstart.execution.processes import Children
-    from redstart.execution.threads import Job, Pool
     from redstart.features.prompts import CompiledPrompt
     from redstart.features.resources import CompiledResource
 
@@ -170,14 +168,16 @@ class Executor:
             for key, make in wants:
                 arguments[key] = make(call)
             job = pool.run(work, arguments, loop_of(call))
-            return job if timeout is None else watched(job)
+            if timeout is not None:
+                job.add_done_callback(name_stuck)
+            return job
 
-        async def watched(job: Job) -> object:
-            try:
-                return await job
-            except asyncio.CancelledError:
-                _name_stuck(job, name, pool.counts.lost)
-                raise
+        def name_stuck(job: asyncio.Future[object]) -> None:
+            deadline = current_deadline.get()
+            assert isinstance(job, Job)
+            if job.cancelled() and job.thread and deadline is not None and deadline.expired:
+                text = "the thread %s still runs %s after its limit; another may take its place (%d such threads)"
+                log.warning(text, job.thread, name, pool.counts.lost)
 
         return start
 
@@ -219,14 +219,3 @@ def _inline(fn: Function) -> Function:
 
 def _converting(work: Function, convert: Callable[[object], object] | None) -> Function:
     return work if convert is None else lambda **arguments: convert(work(**arguments))
-
-
-def _name_stuck(job: Job, name: str, lost: int) -> None:
-    deadline = current_deadline.get()
-    if job.thread and deadline is not None and deadline.expired:
-        log.warning(
-            "the thread %s still runs %s after its limit; another may take its place (%d such threads)",
-            job.thread,
-            name,
-            lost,
-        )

@@ -121,18 +121,11 @@ class HeldPlace:
         self._questions += 1
         self.leave()
 
-    async def step_in(self) -> None:
-        """A question is answered: after the last one wait for a place."""
+    async def step_in(self, *, wait: bool) -> None:
+        """A question has ended: after the last one take a place, if there is one now or if the call can wait."""
         self._questions -= 1
-        if not self._questions:
+        if not self._questions and (wait or self._gate.active < self._gate.limit):
             await self._gate.enter(back=True)
-            self._inside = True
-
-    def step_in_at_once(self) -> None:
-        """As `step_in`, but only if there is a place now: a cancelled call must not wait for one."""
-        self._questions -= 1
-        if not self._questions and self._gate.active < self._gate.limit:
-            self._gate.active += 1
             self._inside = True
 
 
@@ -149,12 +142,12 @@ async def stepped_out() -> AsyncIterator[None]:
         place.step_out()
     try:
         yield
-    except BaseException:
+    except BaseException:  # a cancelled call must not wait for a place
         for place in places:
-            place.step_in_at_once()
+            await place.step_in(wait=False)
         raise
     for place in places:
-        await place.step_in()
+        await place.step_in(wait=True)
 
 
 def gated(invoke: Invoke, gate: Gate) -> Invoke:

@@ -221,23 +221,6 @@ class Crew:
                 if not self.leaving:
                     self.none_leaves.set()
 
-    def wait(self, job: Job, work: Work[R]) -> R:
-        """In the thread of a job: wait until the loop has done the work."""
-        wait: Wait[R] = Wait(job, work)
-        self.waits.add(wait)  # first this, then a look at the flag: `close` does it the other way round
-        try:
-            if self.closed:
-                raise RuntimeError
-            self.loop.call_soon_threadsafe(wait.begin)
-        except RuntimeError:  # there is no loop any more that could do it
-            wait.outcome.cancel()
-        try:
-            return wait.outcome.result()
-        finally:
-            if wait.task is None:  # it has never begun
-                self.waits.discard(wait)
-                work.close()
-
     async def settle(self, seconds: float) -> None:
         """End all waits, and wait so long at most until their handlers have cleaned up."""
         self.stopping = True
@@ -312,7 +295,20 @@ class Pool:
         job: Job | None = getattr(_here, "job", None)
         if job is None or (job.crew.loop is not loop and loop.is_running() and not job.crew.closed):
             return asyncio.run_coroutine_threadsafe(work, loop).result()
-        return job.crew.wait(job, work)
+        crew, wait = job.crew, Wait(job, work)
+        crew.waits.add(wait)  # first this, then a look at the flag: `Crew.close` does it the other way round
+        try:
+            if crew.closed:
+                raise RuntimeError
+            crew.loop.call_soon_threadsafe(wait.begin)
+        except RuntimeError:  # there is no loop any more that could do it
+            wait.outcome.cancel()
+        try:
+            return wait.outcome.result()
+        finally:
+            if wait.task is None:  # it has never begun
+                crew.waits.discard(wait)
+                work.close()
 
     @contextmanager
     def unbroken(self) -> Iterator[None]:
