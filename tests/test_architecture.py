@@ -57,7 +57,7 @@ BUDGET: dict[str, int] = {
     "protocol": 1215,  # the walk over x-mcp-header annotations, for the server and the client
     "store": 215,
     "features": 3080,
-    "execution": 1210,
+    "execution": 1170,
     "asking": 2200,
     "adopt": 820,
     "server": 1680,
