@@ -60,7 +60,7 @@ class Completer:
         return getattr(self.source, "__name__", type(self.source).__name__)
 
     def compile(self, compiler: Compiler) -> None:
-        """Decide what kind of source it is; what cannot complete anything fails here."""
+        """Decide what kind of source it is; a source that cannot complete anything is refused here."""
         source = self.source
         if isinstance(source, type) and issubclass(source, enum.Enum):
             self.known = tuple(str(member.value) for member in source)
@@ -146,13 +146,13 @@ class Completions:
         self.given[ref, completer.argument] = completer
 
     def check(self, item: Completable) -> None:
-        """What was given for `item` before it was registered must fit it."""
+        """Check the completers that were given for `item` before it was registered."""
         for (ref, _), completer in self.given.items():
             if ref == item.key:
                 _check_argument(ref, completer, item)
 
     def __bool__(self) -> bool:
-        """Whether anything completes."""
+        """Whether there is any source."""
         if any(item.completers for registry in (self._prompts, self._templates) for item in registry.items.values()):
             return True
         return any(ref in self._prompts.items or ref in self._templates.items for ref, _ in self.given)
@@ -194,7 +194,7 @@ class Completions:
 
 def _source(label: str, value: Any) -> Any:
     listed = isinstance(value, Iterable) and not isinstance(value, str | bytes | Iterator)
-    if not listed and not callable(value):  # the class of an Enum is both
+    if not listed and not callable(value):  # the class of an Enum is both iterable and callable
         hint = f'; write ["{value}"]' if isinstance(value, str) else ""
         wrong(label, "a list of texts, an Enum or a function", value, hint)
     return value
@@ -294,7 +294,7 @@ def _refuse_inside(annotation: Any, where: str, seen: set[int]) -> None:
 
 
 def choices(schema: Mapping[str, Any]) -> list[str] | None:
-    """The strings for the values of an Enum or a Literal, told by its schema."""
+    """The values of an Enum or a Literal as strings, read from its schema."""
     values = [value for sub in (schema, *schema.get("anyOf", ())) for value in sub.get("enum", ())]
     found = [value if isinstance(value, str) else str(value) for value in values if value is not None]
     return found or None

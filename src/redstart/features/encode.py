@@ -1,4 +1,4 @@
-"""One JSON encoder for what handlers return: anything a Python program holds, and nothing that JSON lacks."""
+"""One JSON encoder for what handlers return. It accepts most Python values and refuses what JSON cannot represent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OURS: Final = {
     "UserMessage": "Message",
     "AssistantMessage": "Message",
 }
-"""What others call their results and ours: theirs would be sent as data, and their `is_error` be lost."""
+"""Result classes of other frameworks, and ours. Sent as plain data, theirs would lose their `is_error`."""
 
 
 def ours_for(kind: Any) -> str:
@@ -44,7 +44,7 @@ def ours_for(kind: Any) -> str:
 
 
 def _foreign(value: Any) -> Any:
-    """What msgspec does not know: objects of other libraries, told by their methods, and containers."""
+    """Convert what msgspec does not know: objects of other libraries, recognised by their methods, and containers."""
     if not isinstance(value, type):
         if words := ours_for(type(value)):
             raise NotImplementedError(words)
@@ -105,7 +105,7 @@ def _has_non_finite(value: Any) -> bool:
 
 # ---------------------------------------------------------------- NamedTuple
 
-# msgspec writes a NamedTuple as an array; with us it is an object. Leaves are told by type, at the speed of C.
+# msgspec writes a NamedTuple as an array; here it is an object. Checking the types of leaves is fast.
 LEAVES: Final = frozenset({str, int, float, bool, type(None), bytes, Decimal})
 
 

@@ -1,4 +1,4 @@
-"""The errors that a handler may raise, and how anything else is kept from the client."""
+"""The errors that a handler may raise, and how the text of any other exception is kept from the client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ONE_LINE = {**_CONTROLS, ord("\n"): "\\n"}
 
 
 def _printable(record: logging.LogRecord) -> bool:
-    """What others have written must neither steer a terminal nor look like a line of the log."""
+    """Escape text of others: it must not control a terminal or look like a line of the log."""
     if isinstance(record.args, tuple):
         kinds = str, BaseException
         record.args = tuple(str(arg).translate(_ONE_LINE) if isinstance(arg, kinds) else arg for arg in record.args)
@@ -85,7 +85,7 @@ class SettingsError(ValueError):
 
 
 class ErrorPolicy:
-    """What of an unexpected exception a client may see: by default its type and an id that the log repeats."""
+    """Decides what a client sees of an unexpected exception: by default its type, and an id that is also in the log."""
 
     __slots__ = ("debug", "expose")
 
@@ -98,7 +98,7 @@ class ErrorPolicy:
             self.expose = tuple(expose)
 
     def text(self, error: BaseException, what: str) -> str:
-        """The words for the client; the traceback goes to the log under the same id."""
+        """The text for the client; the traceback goes to the log under the same id."""
         id = os.urandom(4).hex()
         log.error("%s failed (error id %s)", what, id, exc_info=error)
         name = type(error).__name__

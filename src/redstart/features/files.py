@@ -1,8 +1,8 @@
 """Files as resources, in a way that no URI and no symbolic link leads out of.
 
 A path is opened one component after the other, each relative to the directory opened before, none of them through a
-link; where the platform has no such calls, the resolved path is compared with the root. What may not be read, and
-what is not there, look the same from outside.
+link; where the platform has no such calls, the resolved path is compared with the root. A file that may
+not be read and a file that does not exist get the same answer.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _is_utf8(name: str) -> bool:
 
 
 def _of_resource(given: FileOptions) -> ResourceOptions:
-    """Those of the options that every resource has. What says nothing about itself is described by its name alone."""
+    """The options that every resource has. Without a description, the docstring of our handler must not be used."""
     rest = {name: value for name, value in given.items() if name in ResourceOptions.__annotations__}
     return cast(ResourceOptions, {**rest, "description": given["description"] or ""})
 
@@ -211,7 +211,7 @@ def _is_name(part: str) -> bool:
 def _is_regular(path: str) -> bool:
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:  # it has just gone
+    except OSError:  # it has just been deleted
         return False
 
 
@@ -272,7 +272,7 @@ def open_resolved(root: str, parts: Sequence[str]) -> int:
 
 
 def _text(data: bytes) -> str | None:
-    """The data as text, None if it is none."""
+    """The data as text, or None if it is not UTF-8 text."""
     if b"\0" in data:
         return None
     try:

@@ -32,7 +32,7 @@ def is_loaded_type(kind: Any) -> bool:
 
 
 def convert(value: Any) -> Text | Image | None:
-    """The block that `value` becomes, or None if it is nothing of these."""
+    """The block that `value` becomes, or None if it is not of these libraries."""
     kind = type(value)
     if kind.__module__ == "builtins":
         return None
@@ -41,7 +41,7 @@ def convert(value: Any) -> Text | Image | None:
 
 
 def table(names: Iterable[Any], rows: Iterable[Iterable[Any]], height: int, unit: str = "rows") -> Text:
-    """A Markdown table; what is left out is said."""
+    """A Markdown table, with a line that says how many rows were left out."""
     columns = [_cell(name) for name in names]
     lines = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
     lines += [f"| {' | '.join(_cell(value) for value in row)} |" for row in rows]
@@ -57,7 +57,7 @@ def _cell(value: Any) -> str:
 
 def _pandas_frame(frame: Any) -> Text:
     shown = frame.head(ROWS)
-    plain = type(frame.index).__name__ == "RangeIndex" and frame.index.name is None  # says no more than the order
+    plain = type(frame.index).__name__ == "RangeIndex" and frame.index.name is None  # it only numbers the rows
     names = list(frame.columns) if plain else [frame.index.name or "", *frame.columns]
     return table(names, shown.itertuples(index=not plain, name=None), len(frame))
 

@@ -1,4 +1,4 @@
-"""What the stand-alone decorators leave on a function, and the tools, prompts and resources that it means.
+"""The marks that the stand-alone decorators put on a function, and the tools, prompts and resources made from them.
 
 A mark is data: nothing is compiled, and nothing is registered, before a server takes the function.
 """

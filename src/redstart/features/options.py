@@ -41,11 +41,11 @@ CAPABILITIES: Final = (
 )
 """What `ClientCapabilities.has` knows."""
 OPEN_CAPABILITIES: Final = ("tasks.", "extensions.", "experimental.")
-"""Those in which a client may declare what nobody here knows."""
+"""Prefixes under which a client may declare capabilities that are not known here."""
 
 
 def needs(label: str, value: object) -> tuple[str, ...]:
-    """Names of capabilities. One that no client could declare would refuse every call, and blame the client."""
+    """Names of capabilities. With an unknown name every call would be refused, and the client would be blamed."""
     found = names(label, value)
     for need in found:
         if need not in CAPABILITIES and not need.startswith(OPEN_CAPABILITIES):
@@ -97,7 +97,7 @@ def cache_rule(label: str, value: object) -> Cache:
 
 def parameters(label: str, value: object) -> list[Parameter]:
     found = instances(label, value, Parameter, "Parameter")
-    return value if isinstance(value, list) else found  # a list may say more by its class
+    return value if isinstance(value, list) else found  # it may be a subclass of list
 
 
 def arguments(label: str, value: object) -> list[Argument]:

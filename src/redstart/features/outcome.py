@@ -1,4 +1,6 @@
-"""How a prompt, a resource or a completion source fails: always as a JSON-RPC error, never with a stranger's words.
+"""How a prompt, a resource or a completion source fails: as a JSON-RPC error.
+
+The text of an unexpected exception is not in it.
 
 Tools are different: their failures are results that the model reads.
 """

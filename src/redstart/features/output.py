@@ -28,13 +28,13 @@ FAILED: Final = "Tool failed"
 
 
 class Converted(Struct, frozen=True):
-    """What a returned value has become where its handler ran."""
+    """A value that was converted in the thread where its handler ran."""
 
     result: t.ToolResult
 
 
 class Output:
-    """The promise of one tool."""
+    """What one tool promises to return."""
 
     __slots__ = ("_allowed", "_check", "_cut", "_exact", "_names", "_text", "_where", "_wraps", "schema")
 
@@ -84,7 +84,7 @@ class Output:
         shape = compile_type(annotation, where=self._where)
         self.schema = shape.schema()
         self._check = shape.decode
-        # Of these types nothing can be wrong with a value of exactly that class.
+        # A value of exactly one of these classes needs no check.
         self._exact = annotation if annotation in (int, bool) else None
 
     def listed(self, structured: str) -> Any:
@@ -113,7 +113,7 @@ class Output:
         return made
 
     def converted(self, value: Any) -> Any:
-        """For the thread of a handler: only there may a lazy value look for what it holds."""
+        """Convert the value in the thread of its handler: a lazy value may block while it loads."""
         return value if value is NotImplemented or type(value) in LEAVES else Converted(self._made(value))
 
     def _made(self, value: Any) -> t.ToolResult:
@@ -233,7 +233,7 @@ def _text(value: Any, raw: bytes) -> str:
 
 
 def _logical(value: Any) -> list[Any]:
-    """A plain value of a predicate as its solutions: None and False are none."""
+    """The solutions that a plain value of a predicate stands for: None and False are no solution."""
     if type(value) is Raw:
         value = decode(value)
     return [] if value is None or value is False else [value]

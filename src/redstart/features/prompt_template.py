@@ -1,7 +1,7 @@
 """Prompt text with places to fill in: `{x}` is an argument, `{?x? in {x}}` is there only if `x` is given.
 
-Compiled once. What an argument holds is never read as a template, and braces around anything that is no argument of
-the prompt are just braces.
+Compiled once. The value of an argument is never read as a template, and braces around a word that is not an argument
+of the prompt are plain text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Place(Struct, frozen=True):
 
 
 class Block(Struct):
-    """What is said only if an argument is given."""
+    """Text that appears only if an argument is given."""
 
     name: str
     parts: list[str | Place | Block]

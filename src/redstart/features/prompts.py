@@ -190,7 +190,7 @@ class CompiledPrompt(Compiled[Prompt], kw_only=True):
         return True
 
     def converted(self, value: object) -> t.Result:
-        """For the thread of a handler: only there may a lazy value look for what it holds."""
+        """Convert the value in the thread of its handler: a lazy value may block while it loads."""
         return result(value)
 
     def entry(self, dialect: Any) -> Any:
@@ -248,7 +248,7 @@ def _argument(given: Argument, where: str) -> t.PromptArgument:
 
 
 def _strings(arguments: Mapping[str, Any]) -> dict[str, str]:
-    """The spec's map from string to string, or a refusal that names what is none. Null means absent, as for tools."""
+    """The arguments as strings; one that is not a string is refused by name. Null means absent, as for tools."""
     given = {name: value for name, value in arguments.items() if value is not None}
     wrong = [name for name, value in given.items() if not isinstance(value, str)]
     if wrong:
@@ -292,7 +292,7 @@ def _requiring(required: Sequence[str], listed: Sequence[str], bind: Bind) -> Bi
 
 
 def refuse_generator(handler: Any, what: str) -> None:
-    """Only tools stream."""
+    """Refuse a generator: only tools may yield."""
     target = inspect.unwrap(handler) if handler is not None else None
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise RegistrationError(f"{what} is a generator: return a list instead of yielding")
@@ -348,7 +348,7 @@ def _message(value: Any) -> list[t.Message]:
 
 
 def _said(role: Any, content: Any) -> list[t.Message]:
-    """One message, or one for each block where a list of blocks was said."""
+    """One message, or one for each block of a list of blocks."""
     if role not in ROLES:
         raise Unencodable(f'a message with the role {str(role)[:100]!r}; a role is "user" or "assistant"')
     if isinstance(content, list) and content and all(_is_block(item) for item in content):

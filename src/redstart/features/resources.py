@@ -108,7 +108,7 @@ class Resource:
         return self.template is not None and self.template.allows(argument, value)
 
     def companions(self) -> Sequence[Resource]:
-        """Further resources that come and go with this one."""
+        """Resources that are registered and removed together with this one."""
         return ()
 
     def compile(self, compiler: Compiler) -> CompiledResource:
@@ -189,7 +189,7 @@ class CompiledResource(Compiled[Resource], kw_only=True):
         return self.read(encode({name: value for name, value in sent.items() if name in self.names}))
 
     def converted(self, value: Any) -> Any:
-        """For the thread of a handler: only there may a lazy value look for what it holds."""
+        """Convert the value in the thread of its handler: a lazy value may block while it loads."""
         known = isinstance(value, str | bytes | bytearray | memoryview | t.Result | None) or _is_contents(value)
         if known or (isinstance(value, list | tuple) and any(map(_is_contents, value))):
             return value

@@ -175,7 +175,7 @@ def seconds(label: str, value: object, *, endless: bool = False) -> float:
 
 
 def age(label: str, value: object) -> float:
-    """A time span that may be nothing."""
+    """A time span that may be 0."""
     words = "a number of seconds of at least 0"
     number = _real(label, words, value)
     return number if 0 <= number <= sys.float_info.max else wrong(label, words, value)
@@ -200,12 +200,12 @@ def whole(label: str, value: object, least: int = 1) -> int:
 
 
 def _number(value: object) -> object:
-    """A number of any kind as one that all code can reckon with; anything else as it is."""
+    """A number of any kind as an int or float; anything else unchanged."""
     if not isinstance(value, bool):
-        with suppress(TypeError):  # an array has both methods, and is not a number all the same
+        with suppress(TypeError):  # an array has both methods, but is not a number
             if isinstance(value, SupportsIndex):
                 return int(operator.index(value))
-            if isinstance(value, SupportsFloat):  # a text is none
+            if isinstance(value, SupportsFloat):  # a text has no __float__
                 return float(value)
     return value
 

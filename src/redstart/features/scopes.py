@@ -1,7 +1,7 @@
 """The names that the text of an annotation may use: those of the functions in which its function was defined.
 
-Under `from __future__ import annotations` a name that occurs in annotations only is in no closure. But while a
-function is being registered, the functions around it are mostly still running.
+Under `from __future__ import annotations` a name that occurs only in annotations is not in the closure of its function.
+While a function is being registered, the functions around it are usually still running, so their frames have the name.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def _head(method: str) -> bytes:
 
 
 class Hub:
-    """Everybody who wants to know."""
+    """All subscribers of change notifications."""
 
     def __init__(self) -> None:
         self.peers: set[Peer] = set()
@@ -80,7 +80,7 @@ class Hub:
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def leave(self, peer: Peer) -> None:
-        """The peer has gone, and what it waited for."""
+        """Forget a peer that has gone, and its subscriptions."""
         self.peers.discard(peer)
         self._release(peer.link)
 
@@ -107,11 +107,11 @@ class Hub:
     # ------------------------------------------------------------ telling
 
     def changed(self, kind: str) -> None:
-        """The list of tools, prompts or resources is another one now."""
-        self._soon(lambda key: self._waiting.add(key), kind)  # the set of that moment, not of this one
+        """Tell subscribers that the list of tools, prompts or resources has changed."""
+        self._soon(lambda key: self._waiting.add(key), kind)  # the set is replaced each time it is sent
 
     def updated(self, uri: str) -> None:
-        """What a resource holds is something else now."""
+        """Tell subscribers that the contents of a resource have changed."""
         self._soon(lambda key: self._updates.setdefault(key), uri)
 
     def _soon(self, note: Any, what: str) -> None:
@@ -190,9 +190,10 @@ class Hub:
         return accepted
 
     async def subscribe(self, call: Call) -> Result:
-        """`resources/subscribe` of the handshake era; twice is once.
+        """`resources/subscribe` of the handshake era; subscribing twice has no further effect.
 
-        A URI that is unknown, or hidden from this client, gets the same answer as any other: nothing tells them apart.
+        A URI that is unknown, or hidden from this client, gets the same answer as any other: a client cannot find
+        out that it exists.
         """
         if call.session is not None:
             subscribed = {*call.session.subscriptions, call.params.uri}
@@ -203,7 +204,7 @@ class Hub:
         return Result()
 
     async def unsubscribe(self, call: Call) -> Result:
-        """`resources/unsubscribe`; what was never subscribed is fine too."""
+        """`resources/unsubscribe`; a URI that was never subscribed is not an error."""
         if call.session is not None and call.link.subscriber is not None:
             call.session.subscriptions.discard(call.params.uri)
             if call.session.subscriptions:

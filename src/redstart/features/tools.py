@@ -136,14 +136,14 @@ class Tool:
         )
 
     def _warn_of_annotations(self) -> None:
-        """Annotations may be of an extension; a name that nobody knows is more often a slip."""
+        """Warn of unknown annotations: they may belong to an extension, but most often they are misspelled."""
         for name in self.annotations or ():
             if name not in ANNOTATIONS:
                 hint = did_you_mean(name, ANNOTATIONS)
                 log.warning("%s: annotations of %s: no client knows %r%s", self.place, self.name, name, hint)
 
     def _warn_of_bare_context(self, signature: Signature) -> None:
-        """Without an annotation `ctx` is an argument like any other, and every model would be asked for it."""
+        """Warn of `ctx` without an annotation: it becomes an argument that every model is asked for."""
         if any(field.name == "ctx" and field.annotation is Any for field in signature.fields):
             kind = "Context" if inspect.iscoroutinefunction(self.handler) else "SyncContext"
             text = "%s: ctx of %s is an argument of the tool, because it has no annotation; write `ctx: %s`"
@@ -236,11 +236,11 @@ class Tools:
         return result
 
     def _failed(self, tool: CompiledTool, error: BaseException) -> t.ToolResult:
-        """What a failure becomes: words for the model, and never more of a stranger's than the policy allows."""
+        """The result for a failure. Exception text is sent only if `expose_errors` allows it."""
         if isinstance(error, ToolError):
             try:
                 return finished(error.result())
-            except Unencodable as bad:  # in the content that it brought along
+            except Unencodable as bad:  # in the content of the ToolError itself
                 error = bad
         if isinstance(error, Unencodable | ShapeError):
             error = ValueError(f"{tool.declared.place}: {tool.key} returned what it must not: {error}")
@@ -263,7 +263,7 @@ def check_needs(call: Call, needs: Sequence[str]) -> None:
 
 
 def missing_capability(paths: Sequence[str], question: str = "") -> ProtocolError:
-    """The refusal that names what the client would have to declare, as the object to declare."""
+    """The refusal that names the missing capabilities, in the form in which a client declares them."""
     required: dict[str, Any] = {}
     for path in paths:
         name, _, rest = path.partition(".")
