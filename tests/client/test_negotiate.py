@@ -147,6 +147,17 @@ def test_a_revision_that_the_server_does_not_speak() -> None:
         run(modern())
 
 
+def test_a_pinned_client_does_not_take_the_answer_of_an_older_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(negotiate, "PROBE", 0.1)
+
+    async def main() -> None:
+        async with Client(script("ignore"), protocol=MODERN, stderr="capture"):
+            pass
+
+    with pytest.raises(NotSupported, match="does not speak 2026-07-28, but 2025-11-25"):
+        run(main())
+
+
 def test_the_first_messages_on_the_wire(tmp_path: Any) -> None:
     copy = tmp_path / "wire"
     tee = (

@@ -33,7 +33,7 @@ class TargetError(Exception):
     """What was named cannot be served; the text says why, and what to do."""
 
 
-class _Ended(TargetError):
+class _EndedItself(TargetError):
     """The file ended the process while it was loaded."""
 
 
@@ -55,7 +55,7 @@ def load(target: str) -> Server:
     with Server.recorded() as meant:  # a `server.run()` at the end of the file is not for us
         try:
             module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
-        except _Ended:
+        except _EndedItself:
             if name or not meant:
                 raise
             return meant[0]  # `sys.exit()` behind `server.run()`
@@ -217,7 +217,7 @@ def _run(load: Callable[[], R], what: str) -> R:
     except (RegistrationError, SignatureError, UnsupportedType) as error:  # they name their own place
         raise TargetError(f"{what} could not be loaded: {error}") from None
     except SystemExit as error:
-        raise _Ended(
+        raise _EndedItself(
             f"{what} ended itself while it was loaded, with sys.exit({error.code!r}){where(error)}; what should not "
             'happen on import belongs below `if __name__ == "__main__":`'
         ) from None

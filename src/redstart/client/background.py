@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class BackgroundTasks:
-    """Tasks that nobody else holds. They belong to no caller's task, so any task may end them."""
+    """Tasks that this object holds. They do not belong to the task of a caller, so any task may end them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Future[Any]] = set()

@@ -143,14 +143,12 @@ def elicited(request: ElicitRequest, answer: object) -> JsonObject:
     >>> elicited(ask, {"sure": True}), elicited(ask, None), elicited(ask, "cancel")
     ({'action': 'accept', 'content': {'sure': True}}, {'action': 'decline'}, {'action': 'cancel'})
     """
-    if answer is None:
-        return {"action": "decline"}
+    if answer is None or answer is True:
+        answer = "accept" if answer else "decline"
     if isinstance(answer, str):
         if answer not in _ACTIONS:
             raise TypeError(f"on_elicit returned {answer!r}; return a dict, None, or one of {', '.join(_ACTIONS)}")
         answer = {"action": answer}
-    elif answer is True:
-        answer = {"action": "accept"}
     answer = msgspec.to_builtins(answer)
     if not isinstance(answer, dict):
         raise TypeError(f"on_elicit returned {answer!r}; return a dict with the values of the form")

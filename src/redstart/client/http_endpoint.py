@@ -34,14 +34,14 @@ class HttpEndpoint:
         self._timeout = timeout
 
     def open(self) -> None:
-        """Make the client. Streams hold their connections, so there is no limit on these; requests have our timeout."""
+        """Make the httpx2 client. Streams hold connections, so their number is not limited."""
         try:
             host = httpx2.URL(self.url).host
         except httpx2.InvalidURL as error:
             raise ClientError(f"{self.url!r} is not a URL: {error}") from error
         self._client = httpx2.AsyncClient(
             headers=self._headers,
-            timeout=httpx2.Timeout(self._timeout, read=None, pool=None),
+            timeout=httpx2.Timeout(self._timeout, read=None, pool=None),  # the connection has its own for reading
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
             # A proxy that the environment names cannot reach the loopback address of this machine.
             trust_env=host not in ("localhost", "127.0.0.1", "::1"),

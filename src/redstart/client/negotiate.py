@@ -66,12 +66,18 @@ class Negotiator:
             return await self._handshake(protocol, exact=True)
         pinned = protocol in MODERN_VERSIONS
         try:
-            return await self._first_answer(protocol if pinned else MODERN_VERSIONS[-1])
+            server = await self._first_answer(protocol if pinned else MODERN_VERSIONS[-1])
         except (ClientError, TimeoutError) as error:
-            refusal = error
+            server = await self._after_refusal(error, pinned)
+        if pinned and server.version != protocol:
+            raise _not_spoken(protocol, [server.version])
+        return server
+
+    async def _after_refusal(self, refusal: ClientError | TimeoutError, pinned: bool) -> Negotiated:
+        """The server at another revision. If that fails too, a pinned client gets the first refusal."""
         version = await self._other_version(refusal)
         try:
-            server = await (self._discover(version) if version in MODERN_VERSIONS else self._handshake(version))
+            return await (self._discover(version) if version in MODERN_VERSIONS else self._handshake(version))
         except (ClientError, TimeoutError):
             if not pinned:
                 raise
@@ -79,9 +85,6 @@ class Negotiator:
                 text = f"there is no MCP endpoint here: {refusal.request}: HTTP {refusal.status}"
                 raise NotSupported(text) from refusal
             raise refusal from None
-        if pinned:
-            raise _not_spoken(protocol, [server.version]) from refusal
-        return server
 
     # ---------------------------------------------------------------- the modern era
 
