@@ -45,7 +45,7 @@ ROOMS: dict[str, set[str]] = {
 }
 # `Server.run`, `Server.asgi` and `Client(server)` are the public API: they load what is above them when called.
 UPWARDS: set[tuple[str, str]] = {
-    ("server/running.py", "transports"),
+    ("server/server.py", "transports"),
     # To be untied:
 }
 # Code lines per package, without blanks, comments and docstrings. A package that outgrows its number asks for a reason:
@@ -56,11 +56,11 @@ BUDGET: dict[str, int] = {
     "schema": 3260,  # unions, patterns, hashes and other engines are bounded; raw schemas and forms use the same nodes
     "protocol": 1215,  # the walk over x-mcp-header annotations, for the server and the client
     "store": 215,
-    "features": 3080,
-    "execution": 1170,
+    "features": 3120,  # a declared thing and its compiled form are two
+    "execution": 1190,  # who may see a thing
     "asking": 2200,
     "adopt": 820,
-    "server": 1680,
+    "server": 1475,
     "transports": 2790,  # a large body is not copied behind its head
     "auth": 0,  # not built yet
     "client": 1920,

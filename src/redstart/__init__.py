@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from redstart.features.tools import Tool
     from redstart.protocol.call import Call
     from redstart.server.context import Context
-    from redstart.server.handling import current_context
     from redstart.server.middleware import Next
     from redstart.server.server import Server, serve
-    from redstart.server.sync_context import SyncContext
+    from redstart.server.sync_context import SyncContext, current_context
     from redstart.wire.jsonrpc import ProtocolError
     from redstart.wire.types import (
         Annotations,
@@ -101,7 +100,7 @@ _HOMES = {
     "ToolResult": "wire.types",
     "Unanswered": "features.errors",
     "UrlElicitationRequired": "asking.questions",
-    "current_context": "server.handling",
+    "current_context": "server.sync_context",
     "predicate": "features.solutions",
     "prompt": "decorators",
     "resource": "decorators",

@@ -73,10 +73,11 @@ _CONTEXTS = Contexts(RequestContext, RequestContext, _no_context)
 
 def load(location: Location) -> Function:
     """The function. A file that serves when it is imported is loaded here for its functions, not to serve."""
-    from redstart.server.running import Running
+    from redstart.server.runtime import Runtime
+    from redstart.server.server import Server
 
     refused: list[SettingsError] = []
-    Running._recording, Running._loading = [], refused
+    Server._recording, Runtime.loading = [], refused
     try:
         return _find(location)
     except BaseException as error:
@@ -84,7 +85,7 @@ def load(location: Location) -> Function:
             raise ToolError(f"{location.file}: {refused[0]}") from error
         raise
     finally:
-        Running._loading = None
+        Runtime.loading = None
 
 
 def _find(location: Location) -> Function:

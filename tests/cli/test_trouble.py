@@ -111,8 +111,9 @@ def test_a_reader_that_has_gone(tmp_path: Path, arguments: list[str], env: dict[
 
 
 def test_a_broken_pipe_of_the_users_is_an_error_like_any_other(tmp_path: Path) -> None:
-    text = SERVER + "from contextlib import asynccontextmanager\n@asynccontextmanager\nasync def life(server):\n"
-    text += "    raise BrokenPipeError('the database has gone')\n    yield\nserver.lifespan = life\n"
+    text = "from contextlib import asynccontextmanager\n@asynccontextmanager\nasync def life(server):\n"
+    text += "    raise BrokenPipeError('the database has gone')\n    yield\n"
+    text += SERVER.replace("Server(", "Server(lifespan=life, name=")
     done = ran("run", write(tmp_path / "shop.py", text))
     assert done.returncode == 1
     assert "the database has gone" in done.stderr

@@ -416,8 +416,9 @@ def test_a_prompt_can_be_rendered_without_the_wire(era: str) -> None:
 
     @server.tool
     async def render(ctx: Context[Any]) -> str:
-        result: Any = await server.features.prompts.render(ctx._call, "review", {"code": "x"})
-        return str(result.messages[0].content.text)
+        [message] = await ctx.get_prompt("review", {"code": "x"})
+        assert isinstance(message.content, Text)
+        return message.content.text
 
     answer = ask(server, era, "tools/call", name="render", arguments={})
     assert answer["content"][0]["text"] == "Review this python code: x"

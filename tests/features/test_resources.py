@@ -478,8 +478,8 @@ def test_a_resource_can_be_read_without_the_wire(era: str) -> None:
 
     @server.tool
     async def peek(ctx: Context[Any]) -> str:
-        result: Any = await server.features.resources.read_uri(ctx._call, "notes://a")
-        return str(result.contents[0].text)
+        [contents] = await ctx.read_resource("notes://a")
+        return str(contents.text)
 
     assert ask(server, era, "tools/call", name="peek", arguments={})["content"][0]["text"] == "# a"
 

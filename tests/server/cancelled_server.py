@@ -56,7 +56,12 @@ async def left() -> dict[str, int]:
     found, last = facts(), None
     async with asyncio.timeout(20):
         # A thread whose call was cancelled was replaced meanwhile, and goes home when it finds that out.
-        while server.runtime._unwinding or found["tasks"] > 8 or found["threads"] > server.threads + 1 or found != last:
+        while (
+            server.runtime._unwinding
+            or found["tasks"] > 8
+            or found["threads"] > server.options["threads"] + 1
+            or found != last
+        ):
             await asyncio.sleep(0.02)
             found, last = facts(), found
     gc.collect()

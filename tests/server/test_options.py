@@ -302,7 +302,7 @@ def test_none_is_absent() -> None:
         Resource("a://b", handler=handler, **shared),  # type: ignore[arg-type]
     ):
         assert (thing.title, thing.tags, thing.annotations) == (None, frozenset(), None)
-    assert Server("s", keys=None, tools=None, capabilities=None).keys == []  # type: ignore[arg-type]
+    assert Server("s", keys=None, tools=None, capabilities=None).runtime.given_keys == []  # type: ignore[arg-type]
 
 
 def test_what_is_given_once_can_be_read_twice() -> None:

@@ -20,12 +20,12 @@ from redstart.features.marks import components
 from redstart.features.output import Output
 from redstart.features.prompts import Prompt
 from redstart.features.raw_tools import OwnParameters, Parameter
-from redstart.features.resources import Resource
+from redstart.features.resources import Binding, Resource
 from redstart.features.scopes import local_names
 from redstart.features.tools import Tool
 from redstart.schema.callables import SignatureError, find_target
 from redstart.schema.docstring import parse_docstring
-from redstart.schema.signature import REFUSED, compile_signature
+from redstart.schema.signature import REFUSED, Signature, compile_signature
 from redstart.schema.types import UnsupportedType, compile_type
 
 if TYPE_CHECKING:
@@ -301,9 +301,8 @@ class Provided(Resource):
     def _check_parameters(self, names: Any) -> None:
         """The handler is `_reader`'s, and fits."""
 
-    def bind(self, uri: str) -> dict[str, Any] | None:
-        variables = self.template.match(uri) if self.template is not None else {}
-        return None if variables is None else {"uri": uri, "arguments": dict(variables)}
+    def _binding(self, signature: Signature) -> Binding:
+        return lambda uri, variables: {"uri": uri, "arguments": dict(variables)}
 
 
 def _reader(read: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from redstart.asking.dialogue import Dialogue, Phase, ReplayedDialogue, Signal, ends_a_run
@@ -37,7 +37,7 @@ class Asking:
     def __init__(
         self,
         server: str,
-        tools: Mapping[str, CompiledTool],
+        find_tool: Callable[[str], CompiledTool | None],
         keys: KeyRing,
         open_store: Callable[[], SharedState],
         timeout: float,
@@ -45,7 +45,7 @@ class Asking:
     ) -> None:
         self.steps = RunningSteps(open_store, timeout + AFTERWARDS)
         self._server = server
-        self._tools = tools
+        self._find_tool = find_tool
         self._keys = keys
         self._timeout = timeout
         self._single_use = single_use
@@ -54,14 +54,14 @@ class Asking:
 
     def _place(self, call: Call) -> str:
         """The handler and its file, for the log."""
-        tool = self._tools.get(call.params.name) if call.method.name == "tools/call" else None
+        tool = self._find_tool(call.params.name) if call.method.name == "tools/call" else None
         return call.method.name if tool is None else f"{tool.declared.place}: {tool.key}"
 
     def _is_single_use(self, call: Call) -> bool:
         """Whether the states of this call are for one use: `Server(single_use=True)` or `@tool(single_use=True)`."""
         if self._single_use or call.method.name != "tools/call":
             return self._single_use
-        tool = self._tools.get(call.params.name)
+        tool = self._find_tool(call.params.name)
         return tool is not None and tool.declared.single_use
 
     # ------------------------------------------------------------ how a run begins
@@ -91,7 +91,10 @@ class Asking:
             memory, once = open_state(self._keys, self._server, call)
             if memory.unsealed and self._is_single_use(call):
                 memory.unsealed = {}
-            call.dialogue = ReplayedDialogue(call, memory, self.steps, self._timeout, self._place, once)
+            dialogue = ReplayedDialogue(call, memory, self.steps, self._timeout, self._place, once)
+            call.dialogue = dialogue
+            if once and not self._behind_middleware:  # middleware may still refuse the call
+                return dialogue.spend_first(handler)
             return handler(call)
         return self._rehearse(call, handler) if rehearse else handler(call)
 
@@ -121,7 +124,10 @@ class Asking:
             if isinstance(call.dialogue, Dialogue) and call.dialogue.phase in (Phase.RETURNED, Phase.CONCLUDED):
                 call.dialogue.repeat()
             try:
-                result = await dispatch(call)
+                if isinstance(call.dialogue, Dialogue) and call.dialogue.once:
+                    result = await call.dialogue.spend_first(dispatch)
+                else:
+                    result = await dispatch(call)
                 if call.dialogue is not None and call.dialogue.ended:
                     result = await self.conclude(call, result)
                 return result  # otherwise middleware itself may go on to ask

@@ -190,8 +190,8 @@ def _store(case: Case) -> Found:
     except TargetError as error:
         advice = "a file that is loaded twice, one after the other, should not mind"
         return Found("fail", f"it started, but does not load once more: {redacted(str(error))}", advice)
-    case.keys = server.keys
-    store = server.store
+    case.keys = server.runtime.given_keys
+    store = server.options["store"]
     if store is None or store == "memory://":
         return Found("ok", "memory://: what happens once happens once in each process")
     # The rest of a URL may hold a password.

@@ -40,8 +40,10 @@ class MemoryTransport(Transport):
         self._peer = MemoryPeer(self._server, inbox.receive, user)
 
     async def _authenticate(self, token: str) -> object:
+        authenticator = self._server.runtime.authenticator
+        assert authenticator is not None, "a token is refused where nothing reads it"
         try:
-            return await self._server.runtime.authenticator.user(token)
+            return await authenticator.user(token)
         except AuthError as error:
             raise RequestError(INVALID_REQUEST, str(error)) from None
 

@@ -64,6 +64,6 @@ def _server(target: object, options: ClientOptions) -> Transport:
 
     if not isinstance(target, Server):
         raise TypeError(f"{target!r} is not a target: {_TARGETS}")
-    if options["token"] is not None and target.auth is None:
+    if options["token"] is not None and target.options["auth"] is None:
         raise ValueError("this server has no auth= that could read the token; user= says who the client is without it")
     return MemoryTransport(target, options["user"], options["token"])

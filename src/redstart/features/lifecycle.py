@@ -16,11 +16,18 @@ from redstart.wire.types import DiscoverResult, InitializeResult, Result
 class Lifecycle:
     """Who the server is, and what it offers."""
 
-    def __init__(self, info: Implementation, instructions: str | None, modern: Modern) -> None:
+    def __init__(
+        self,
+        info: Implementation,
+        instructions: str | None,
+        modern: Modern,
+        capabilities: dict[str, Any],
+        cache: Cache,
+    ) -> None:
         self.info = info
         self.instructions = instructions or None
-        self.capabilities: dict[str, Any] = {}
-        self.cache = Cache()
+        self.capabilities = capabilities
+        self.cache = cache
         self._modern = modern
 
     async def initialize(self, call: Call) -> InitializeResult:

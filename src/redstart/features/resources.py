@@ -8,7 +8,7 @@ Spec: /specification/2026-07-28/server/resources.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Unpack
 
 import msgspec
@@ -24,11 +24,13 @@ from redstart.features.results import is_media, one_body, sound, to_json
 from redstart.features.rules import HANDLER_OR_NONE, NAME, REQUIRED_TEXT, caller, checked, did_you_mean, showing
 from redstart.protocol.call import Call
 from redstart.schema.errors import ShapeError
-from redstart.schema.signature import compile_signature
+from redstart.schema.signature import Signature, compile_signature
 from redstart.schema.uritemplate import Template
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, ProtocolError, encode
 
+Binding = Callable[[str, Mapping[str, str | list[str]]], dict[str, Any]]
+"""From a URI and the variables in it to the keyword arguments of the handler."""
 JSON: Final = "application/json"
 TEXT: Final = "text/plain"
 BYTES: Final = "application/octet-stream"
@@ -119,8 +121,7 @@ class Resource:
             return CompiledResource(declared=self, description=self.description, template=self.template)
         refuse_generator(self.handler, f"{self.place}: the resource {self.uri}")
         signature = compile_signature(self.handler, injected=compiler.injected)
-        names = [field.name for field in signature.fields]
-        self._check_parameters(names)
+        self._check_parameters([field.name for field in signature.fields])
         fields = [field for field in signature.fields if field.name in self.argument_names()]
         template = self.template
         if template is not None:
@@ -131,14 +132,22 @@ class Resource:
             description=signature.description if self.description is None else self.description,
             template=template,
             injected=signature.injected,
-            names=frozenset(names),
-            read=signature.bind,
+            arguments=self._binding(signature),
             completers=completers(fields, self.place, compiler),
             handler=self.handler,
             executor=self.executor,
         )
         compiler.equip(compiled)
         return compiled
+
+    def _binding(self, signature: Signature) -> Binding:
+        names = frozenset(field.name for field in signature.fields)
+
+        def bind(uri: str, variables: Mapping[str, str | list[str]]) -> dict[str, Any]:
+            sent = {"uri": uri, **variables}
+            return signature.bind(encode({name: value for name, value in sent.items() if name in names}))
+
+        return bind
 
     def _check_parameters(self, names: Sequence[str]) -> None:
         """The handler takes the variables by name; a parameter `uri` that is not one of them gets the URI."""
@@ -155,10 +164,7 @@ class CompiledResource(Compiled[Resource], kw_only=True):
     """A resource or a template as its calls need it."""
 
     template: Template | None
-    names: frozenset[str] = frozenset()
-    """The parameters of the handler that the URI fills."""
-    read: Callable[[bytes], dict[str, Any]] | None = None
-    """From JSON to the arguments of the handler."""
+    arguments: Binding | None = None
     completers: dict[str, Completer] = field(default_factory=dict)
 
     def argument_names(self) -> tuple[str, ...]:
@@ -183,10 +189,7 @@ class CompiledResource(Compiled[Resource], kw_only=True):
     def bind(self, uri: str) -> dict[str, Any] | None:
         """Keyword arguments for the handler; None if the URI is not of this template or nothing can read it."""
         variables = self.template.match(uri) if self.template is not None else {}
-        if self.read is None or variables is None:
-            return None
-        sent = {"uri": uri, **variables}
-        return self.read(encode({name: value for name, value in sent.items() if name in self.names}))
+        return None if self.arguments is None or variables is None else self.arguments(uri, variables)
 
     def converted(self, value: Any) -> Any:
         """Convert the value in the thread of its handler: a lazy value may block while it loads."""

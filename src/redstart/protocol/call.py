@@ -5,7 +5,7 @@ Pure data: who runs a Call, and on which stream its messages go, is filled in by
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -41,15 +41,10 @@ class CallDialogue(Protocol):
 
     ended: bool
     """Whether a question without an answer has ended this run of the handler."""
-    once: str
-    """The name of the state that the call came with, if it is for one use and not used up yet."""
 
     @property
     def asking(self) -> bool:
         """Whether a question is at the client, which has not answered yet."""
-
-    async def spend_first(self, handler: Callable[[Call], Awaitable[Any]]) -> Any:
-        """Use up that state, then run the handler."""
 
     async def settle(self) -> None:
         """Wait for the steps that have begun."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from redstart.execution.kinds import is_async
 from redstart.execution.threads import Pool
-from redstart.features.errors import log
+from redstart.features.errors import ErrorPolicy, log
 from redstart.features.principal import principal_key
-
-if TYPE_CHECKING:
-    from redstart.server.server import Server
+from redstart.server.settings import Authenticate
 
 SECONDS: Final = 10.0
 """How long `auth=` may take for one request."""
@@ -33,9 +31,10 @@ class AuthError(Exception):
 class Authenticator:
     """Calls `auth=` and judges what it returns: only a principal is somebody."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._is_async = is_async(server.auth)
+    def __init__(self, auth: Authenticate, errors: ErrorPolicy) -> None:
+        self._auth = auth
+        self._errors = errors
+        self._is_async = is_async(auth)
         self._pool = Pool(THREADS)
         self._said: set[type] = set()
 
@@ -57,17 +56,16 @@ class Authenticator:
         raise AuthError(401, UNKNOWN)
 
     async def _call(self, token: str) -> Any:
-        auth: Any = self._server.auth
         if self._is_async:
-            return await auth(token)
-        user = await self._pool.run(lambda: auth(token), {})
+            return await self._auth(token)
+        user = await self._pool.run(lambda: self._auth(token), {})
         return await user if inspect.isawaitable(user) else user
 
     def _failure(self, error: Exception, late: bool) -> AuthError:
         if late:
             log.error("auth= took more than %g seconds for a request", SECONDS)
             return AuthError(503, f"The token could not be checked within {SECONDS:g} seconds; try again later")
-        text = self._server.errors.text(error, "auth=")
+        text = self._errors.text(error, "auth=")
         self._say(type(error), "auth= raised an exception, which is a 500: return None for a token that is not valid")
         return AuthError(500, text)
 

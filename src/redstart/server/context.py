@@ -1,4 +1,4 @@
-"""What a handler may hold: the request it serves, the words it may send while it works, and its questions.
+"""What a handler may hold: the request it serves, the messages it may send while it works, and its questions.
 
 `async def` handlers take `Context`, `def` handlers `SyncContext`: the same names, blocking.
 """
@@ -6,31 +6,172 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
+from redstart.execution.dependencies import RequestContext
 from redstart.execution.kinds import is_async
 from redstart.features.errors import Unwind
 from redstart.features.results import to_json
+from redstart.features.tools import Tools
 from redstart.protocol.call import Call
-from redstart.server.facts import App, Facts
-from redstart.wire.jsonrpc import decode
-from redstart.wire.types import Message, ResourceContents, ToolResult
+from redstart.schema.errors import nearest
+from redstart.server.runtime import Description, Runtime
+from redstart.wire.check import checked
+from redstart.wire.jsonrpc import Id, decode
+from redstart.wire.meta import LOG_LEVELS, Implementation
+from redstart.wire.types import LogParams, Message, ProgressParams, ResourceContents, ToolResult
 
 if TYPE_CHECKING:
+    import typing_extensions
+
     from redstart.asking.choices import Choice
     from redstart.asking.questions import Answer, Question
     from redstart.asking.sampling import Root, Sampled
     from redstart.asking.steps import Steps
-    from redstart.server.state import State
+    from redstart.features.user_state import State
 
-R = TypeVar("R")
+    App = typing_extensions.TypeVar("App", default=Any)
+else:  # a default is known to type checkers, and to Python only since 3.13
+    App = TypeVar("App")
+
 T = TypeVar("T")
+
+_OURS = {
+    "request_context": "lifespan",
+    "lifespan_context": "lifespan",
+    "report_progress": "progress",
+    "get_state": "state.get",
+    "set_state": "state.set",
+    "delete_state": "state.delete",
+}
+"""What other frameworks call it."""
+_LEVEL = {name: rank for rank, name in enumerate(LOG_LEVELS)}
+
+
+class Facts(RequestContext, Generic[App]):
+    """What both kinds of context know without asking anybody."""
+
+    __slots__ = ("_call", "_runtime")
+
+    def __init__(self, call: Call, runtime: Runtime) -> None:
+        self._call = call
+        self._runtime = runtime
+
+    if not TYPE_CHECKING:  # a type checker knows the names, and must not be told that there may be others
+
+        def __getattr__(self, name: str) -> Any:
+            """Name ours: other frameworks say `report_progress`, `get_state`, `lifespan_context`."""
+            ours = _OURS.get(name)
+            known = [known for known in dir(type(self)) if not known.startswith("_")]
+            near = ours or (None if name.startswith("_") else nearest(name, known))
+            hint = f"; write ctx.{near}" if near else ""
+            raise AttributeError(f"ctx.{name}: a {type(self).__name__} does not have this name{hint}")
+
+    @property
+    def request_id(self) -> Id:
+        """The id that the client gave this request."""
+        return self._call.id
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client has given up on this request; a long loop should look now and then."""
+        return not self._call.open
+
+    @property
+    def user(self) -> Any:
+        """Who is asking: what `auth=` returned, or None."""
+        return self._call.principal
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The HTTP headers of the request, in lower case; empty on stdio."""
+        headers = self._call.headers or {}
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+
+    @property
+    def protocol_version(self) -> str:
+        """The protocol revision of this request."""
+        return self._call.dialect.version
+
+    @property
+    def client(self) -> Implementation | None:
+        """What the client says it is; never a reason to trust it."""
+        info = self._call.client_info
+        return None if info is UNSET else info
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The whole `_meta` of the request."""
+        return decode(self._call.raw_params).get("_meta") or {}
+
+    @property
+    def lifespan(self) -> App:
+        """What the server's `lifespan=` yielded."""
+        return self._runtime.lifespan_state  # type: ignore[no-any-return]
+
+    @property
+    def can_elicit(self) -> bool:
+        """Whether this client can be asked a question in a form."""
+        return self._can_ask and self._call.capabilities.has("elicitation.form")
+
+    @property
+    def can_elicit_url(self) -> bool:
+        """Whether this client can send its user to a web page."""
+        dialect = self._call.dialect
+        knows = dialect.modern or dialect.url_required
+        return knows and self._can_ask and self._call.capabilities.has("elicitation.url")
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether this client lends its model."""
+        return self._can_ask and self._call.capabilities.has("sampling")
+
+    @property
+    def _can_ask(self) -> bool:
+        """Whether anything can reach the client before the result, where that is how questions travel."""
+        return not self._call.dialect.asks or getattr(self._call.channel, "can_ask", True)
+
+    def _progress(self, progress: float, total: float | None, message: str | None) -> bool:
+        call = self._call
+        token = call.meta.progress_token if call.meta else UNSET
+        params = checked(ProgressParams("" if token is UNSET else token, progress, total, message), "ctx.progress()")
+        if token is UNSET or (call.progress is not None and progress <= call.progress):
+            return False
+        if call.dialogue is not None and call.dialogue.replaying:
+            return False
+        if not call.dialect.progress_messages:
+            params.message = None
+        data = call.link.notify(call, "notifications/progress", params)
+        if data is None:
+            return False
+        call.progress = progress
+        call.channel.send(data)
+        return True
+
+    def _log(self, level: str, data: Any, logger: str | None) -> bool:
+        call = self._call
+        wanted = call.log_level
+        if call.session is not None:
+            wanted = call.session.log_level
+        if wanted is UNSET:
+            if call.dialect.modern:
+                return False
+            wanted = "info"
+        params = checked(LogParams(level, data, logger or None), "ctx.log()")
+        if _LEVEL[level] < _LEVEL[wanted] or "logging" not in self._runtime.description.capabilities:
+            return False
+        if call.dialogue is not None and call.dialogue.replaying:
+            return False
+        message = call.link.notify(call, "notifications/message", params)
+        if message is None:
+            return False
+        call.channel.send(message)
+        return True
 
 
 class Confirmation(Coroutine[Any, Any, bool]):
@@ -56,9 +197,6 @@ class Confirmation(Coroutine[Any, Any, bool]):
     def __bool__(self) -> bool:
         self.close()
         raise TypeError('ctx.confirm(…) has no answer before it is awaited: write `if await ctx.confirm("Delete?"):`')
-
-
-current_call: contextvars.ContextVar[Call] = contextvars.ContextVar("redstart.call")
 
 
 class Context(Facts[App]):
@@ -277,9 +415,13 @@ class Context(Facts[App]):
     @property
     def state(self) -> State:
         """What the server remembers of this user between calls: `await ctx.state.get("seen", 0)`, `set`, `delete`."""
-        from redstart.server.state import State
+        from redstart.features.user_state import State
 
-        return State(self._call, self._runtime)
+        return State(self._call, self._runtime.store, self._runtime.name)
+
+    @property
+    def _description(self) -> Description:
+        return self._runtime.description
 
     @contextmanager
     def _inner(self, name: str) -> Iterator[None]:
@@ -295,21 +437,29 @@ class Context(Facts[App]):
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """The result of another tool of this server, for the same client; its failure is a result too."""
         with self._inner(name):
-            result = await self._runtime.server.features.tools.run(self._call, name, to_json(dict(arguments or {})))
+            tools = Tools(self._description.registries.tools, self._description.errors)
+            result = await tools.run(self._call, name, to_json(dict(arguments or {})))
         if isinstance(result.structured, Raw):
             result.structured = decode(result.structured)
         return result
 
     async def read_resource(self, uri: str) -> list[ResourceContents]:
         """What a resource of this server holds."""
+        from redstart.features.resources import Resources
+
+        registries = self._description.registries
+        resources = Resources(registries.resources, registries.templates, self._description.errors)
         with self._inner(uri):
-            result: Any = await self._runtime.server.features.resources.read_uri(self._call, uri)
+            result: Any = await resources.read_uri(self._call, uri)
         return result.contents  # type: ignore[no-any-return]
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
         """The messages of a prompt of this server."""
+        from redstart.features.prompts import Prompts
+
+        prompts = Prompts(self._description.registries.prompts, self._description.errors)
         with self._inner(name):
-            result: Any = await self._runtime.server.features.prompts.render(self._call, name, arguments or {})
+            result: Any = await prompts.render(self._call, name, arguments or {})
         return result.messages  # type: ignore[no-any-return]
 
 

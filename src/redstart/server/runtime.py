@@ -1,40 +1,45 @@
 """Runs calls: one task each, cancelled when the peer says so, and every exception turned into bytes in one place.
 
-A Runtime owns what outlives a change of the Server it serves: the loop, the threads, the lifespan, the store.
+A Runtime owns what outlives a change of the server: the loop, the threads, the lifespan, the store. It holds a
+Description of the server, which each change replaces as a whole, and knows nothing else of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import sys
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from redstart.asking import KEY_VARIABLES
-from redstart.execution.dependencies import Contexts, MakeContext, RequestContext
 from redstart.execution.executor import Executor
 from redstart.execution.threads import Pool
-from redstart.features.errors import ToolError, Unwind, log
+from redstart.features.errors import ErrorPolicy, SettingsError, ToolError, Unwind, log
+from redstart.features.registry import Registry
 from redstart.features.subscriptions import Hub, Peer
+from redstart.features.tools import CompiledTool
 from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal
 from redstart.protocol.dialect import Session
 from redstart.protocol.link import Link
-from redstart.server.context import Context, current_call
-from redstart.server.facts import Facts
-from redstart.server.sync_context import SyncContext
+from redstart.protocol.modern import Modern
+from redstart.server.middleware import Handler
+from redstart.server.settings import ServerOptions
 from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, ProtocolError
+from redstart.wire.meta import Implementation
 from redstart.wire.types import Text, ToolResult
 
 if TYPE_CHECKING:
     from redstart.asking.runs import Asking
     from redstart.asking.seal import KeyRing
+    from redstart.features.prompts import CompiledPrompt
+    from redstart.features.resources import CompiledResource
     from redstart.server.authenticate import Authenticator
-    from redstart.server.server import Server
     from redstart.store.shared import SharedState
 
 R = TypeVar("R")
@@ -46,66 +51,114 @@ _ANSWERED: Final = b"{}"
 _EAGER = sys.version_info >= (3, 12)
 
 
-class Runtime:
-    """Everything that runs one Server."""
+class Registries(Struct, frozen=True, eq=False):
+    """What is registered with a server, compiled. What is registered later is found in them too."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self.pool = Pool(server.threads)
-        contexts = Contexts(Context, SyncContext, self._make_context)
-        self.executor = Executor(self.pool, contexts, server.limits, server.processes)
+    tools: Registry[CompiledTool]
+    prompts: Registry[CompiledPrompt]
+    resources: Registry[CompiledResource]
+    templates: Registry[CompiledResource]
+
+
+class Description(Struct, frozen=True, eq=False):
+    """A server as its calls need it, finished: `Dispatch` makes another one when something of it changes."""
+
+    info: Implementation
+    modern: Modern
+    errors: ErrorPolicy
+    registries: Registries
+    capabilities: dict[str, Any]
+    methods: Mapping[str, Handler]
+    """What answers each method, with the middleware around it."""
+
+
+class Hosted(Protocol):
+    """What a transport serves: a Server."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+
+current_call: contextvars.ContextVar[tuple[Call, Runtime]] = contextvars.ContextVar("redstart.call")
+
+
+class Runtime:
+    """Everything that runs one server."""
+
+    loading: ClassVar[list[SettingsError] | None] = None
+    """In the child of a tool, while it loads the file of that tool: why servers in that file did not start."""
+
+    def __init__(self, name: str, options: ServerOptions) -> None:
+        self.name = name
+        self.options = options
+        self.given_keys: list[str | bytes] = list(options["keys"] or ())  # type: ignore[arg-type]  # by its rule
+        self.description: Description
+        self.pool = Pool(options["threads"])
+        self.executor: Executor
+        """Decides how handlers run. `Server` sets it, because it knows the classes of contexts."""
         self.hub = Hub()
-        if server.store is not None:  # what was given wrong is said now, not when it is needed
+        if options["store"] is not None:  # what was given wrong is said now, not when it is needed
             _ = self.store
         self.force_replay = False
         """Whether handshake calls too run again from the top after each answer, as modern ones do."""
+        self.lifespans: list[Callable[[], AbstractAsyncContextManager[Any]]] = []
+        """What is entered at the start; what the first of them yields is `ctx.lifespan`."""
         self.lifespan_state: Any = None
+        self.routes: dict[str, Any] = {}
+        """The application's own HTTP paths beside the MCP endpoint."""
+        self.mcp_paths: set[str] = set()
+        """The paths of the MCP endpoints: none of them can be a route."""
         self.failure: Exception | None = None
         """Why it did not start."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self.at_stop: list[Callable[[], None]] = []
         """What transports do when the runtime stops, before its lifespan ends."""
-        self._unwinding: set[asyncio.Task[Any]] = set()
+        self._unwinding: set[asyncio.Task[None]] = set()
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Task[None] | None = None
-
-    def _make_context(self, kind: type[RequestContext]) -> MakeContext:
-        assert issubclass(kind, Facts)
-        return partial(kind, runtime=self)
 
     @cached_property
     def store(self) -> SharedState:
         """The state that servers share; loaded when it is first needed."""
         from redstart.store.open import open_state
 
-        return open_state(self.server.store)
+        return open_state(self.options["store"])
 
     @cached_property
-    def authenticator(self) -> Authenticator:
-        """What finds out who a caller is."""
+    def authenticator(self) -> Authenticator | None:
+        """What finds out who a caller is; None where everybody is let in."""
+        auth = self.options["auth"]
+        if auth is None:
+            return None
         from redstart.server.authenticate import Authenticator
 
-        return Authenticator(self.server)
+        return Authenticator(auth, self.description.errors)
 
     @cached_property
     def keys(self) -> KeyRing:
         """What seals the state of a dialogue; loaded when it is first needed."""
         from redstart.asking.seal import KeyRing
 
-        return KeyRing(self.server.keys)
+        return KeyRing(self.given_keys)
 
     @cached_property
     def asking(self) -> Asking:
         """What runs calls that ask; loaded by the first question, because most servers never ask."""
         from redstart.asking.runs import Asking
 
-        server = self.server
-        tools = server.tools.items
-        return Asking(server.name, tools, self.keys, lambda: self.store, server.ask_timeout, server.single_use)
+        options = self.options
+        return Asking(
+            self.name,
+            lambda name: self.description.registries.tools.items.get(name),
+            self.keys,
+            lambda: self.store,
+            options["ask_timeout"],
+            options["single_use"],
+        )
 
     def load_keys(self) -> None:
         """Read the keys that somebody has configured: what is wrong with them shows now, not at the first question."""
-        if self.server.keys or any(name in os.environ for name in KEY_VARIABLES):
+        if self.given_keys or any(name in os.environ for name in KEY_VARIABLES):
             self.keys.load()
 
     # ------------------------------------------------------------ life
@@ -115,19 +168,28 @@ class Runtime:
         if self._stack is not None:
             return
         if self._starting is None:
-            self.server.check_loaded()
+            self._check_loaded()
             self.loop = self.hub.loop = asyncio.get_running_loop()
             self._starting = self.loop.create_task(self._start())
         await asyncio.shield(self._starting)
+
+    def _check_loaded(self) -> None:
+        """Refuse to start in a child that still loads its file: each child would start the next one, without end."""
+        if Runtime.loading is None:
+            return
+        refusal = SettingsError(
+            'this file serves or calls its own tools when it is imported, but executor="process" has to import it',
+            'put what starts the program under `if __name__ == "__main__":`',
+        )
+        Runtime.loading.append(refusal)
+        raise refusal
 
     async def _start(self) -> None:
         try:
             self.load_keys()
             async with AsyncExitStack() as stack:
-                if self.server.lifespan is not None:
-                    self.lifespan_state = await stack.enter_async_context(self.server.lifespan(self.server))
-                if self.server.directory is not None:
-                    await stack.enter_async_context(self.server.directory.watched(self.pool))
+                values = [await stack.enter_async_context(enter()) for enter in self.lifespans]
+                self.lifespan_state = values[0] if values else None
                 self._stack = stack.pop_all()
         except Exception as error:
             self.failure = error
@@ -149,7 +211,7 @@ class Runtime:
             await self.asking.steps.finish()
         await self.pool.settle(GRACE)
         self.executor.close()
-        if self.server.auth is not None:
+        if self.authenticator is not None:
             self.authenticator.close()
         if stack is not None:
             await stack.aclose()
@@ -158,9 +220,7 @@ class Runtime:
 
     def link(self, session: Session | None = None) -> Link:
         """A link for a new peer."""
-        link = Link(self.server.modern, session)
-        link.owner = self
-        return link
+        return Link(self.description.modern, session)
 
     def feed(self, peer: Peer, data: bytes, principal: Any = None) -> None:
         """One message of a stream peer."""
@@ -198,18 +258,18 @@ class Runtime:
 
     async def answer(self, call: Call) -> bytes | None:
         """Run one call to its bytes. The only place where an exception becomes a JSON-RPC error."""
-        current_call.set(call)
+        current_call.set((call, self))
         try:
             try:
-                params = call.params
+                params, handler = call.params, self.description.methods[call.method.name]
                 if call.batch is not None:
                     call.batch.check_room()
                 if call.method.may_ask and (
                     params.request_state is not UNSET or params.input_responses is not UNSET or self.force_replay
                 ):
-                    result = await self.asking.run(call, self.server.dispatch, self.force_replay)
+                    result = await self.asking.run(call, handler, self.force_replay)
                 else:
-                    result = await self.server.dispatch(call)
+                    result = await handler(call)
                 if call.dialogue is not None:
                     result = await self.asking.conclude(call, result)
             except (asyncio.CancelledError, Unwind, BaseExceptionGroup) as error:
@@ -234,7 +294,7 @@ class Runtime:
     def _failed(self, call: Call, error: BaseException) -> bytes | None:
         """The answer to a call that something else than its handler has failed."""
         words = isinstance(error, ToolError)  # middleware's, for the model
-        text = str(error) if words else self.server.errors.text(error, f"The request {call.method.name}")
+        text = str(error) if words else self.description.errors.text(error, f"The request {call.method.name}")
         if call.method.name == "tools/call":
             if isinstance(error, ToolError):
                 return call.link.reply(call, error.result())
@@ -271,6 +331,3 @@ class Runtime:
 def _unsendable(text: str) -> ToolResult:
     reason = "Its result has half a character in it (a lone surrogate), which no message can carry."
     return ToolResult(content=[Text(f"{reason}\n{text}")], is_error=True)
-
-
-Host = Runtime  # until asking/, execution/ and adopt/ no longer know it

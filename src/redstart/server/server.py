@@ -1,33 +1,52 @@
-"""The Server: what an application registers, and the table from method to the function that answers it."""
+"""The Server: what an application registers, and the ways to run it.
+
+The transports are loaded when they are used, because no server needs all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast, overload
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, Unpack, overload
 
+from redstart.execution.dependencies import Contexts, MakeContext, RequestContext, injected
+from redstart.execution.executor import Executor
 from redstart.execution.kinds import check_is_callable
 from redstart.execution.limits import CallLimits
-from redstart.features.errors import ErrorPolicy, RegistrationError, place
+from redstart.features.errors import ErrorPolicy, RegistrationError, SettingsError, place
 from redstart.features.options import PredicateOptions, PromptOptions, ResourceOptions, ToolOptions
-from redstart.features.registry import Registry
-from redstart.features.rules import REQUIRED_TEXT, OptionError, caller, calling_frame, checked, decorating, showing
-from redstart.features.tools import CompiledTool, Tool
-from redstart.protocol.modern import Modern
+from redstart.features.registry import Cache, Registry
+from redstart.features.rules import (
+    REQUIRED_TEXT,
+    OptionError,
+    caller,
+    calling_frame,
+    checked,
+    decorating,
+    did_you_mean,
+    showing,
+)
+from redstart.features.tools import CompiledTool, Tool, tool_of
 from redstart.schema.callables import SignatureError
 from redstart.schema.types import UnsupportedType
+from redstart.server.context import Context, Facts
 from redstart.server.dispatch import Dispatch
-from redstart.server.middleware import Handler, Middleware
-from redstart.server.registering import register, remove
-from redstart.server.running import Running
-from redstart.server.runtime import Runtime
+from redstart.server.middleware import Middleware
+from redstart.server.runtime import Registries, Runtime
 from redstart.server.settings import CAPABILITIES, LIST, MIDDLEWARE, SERVER_NAME, ServerOptions
-from redstart.server.startup_errors import end_in_full, end_in_words
+from redstart.server.startup_errors import end_in_full, end_in_words, not_started
+from redstart.server.sync_context import SyncContext
 from redstart.wire.meta import Implementation
 
 if TYPE_CHECKING:
-    from redstart.adopt.directory import ServedDirectory
     from redstart.features.prompts import CompiledPrompt
     from redstart.features.resources import CompiledResource
+    from redstart.transports.http import Endpoint
+    from redstart.transports.options import EndpointOptions, HttpOptions, StdioOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 WORDS_OF_OTHERS: Final = {
@@ -49,7 +68,7 @@ WORDS_OF_OTHERS: Final = {
 end_in_words(RegistrationError, SignatureError, UnsupportedType)
 
 
-class Server(Running):
+class Server:
     """An MCP server: register plain functions, then `run()` it or mount `asgi()` anywhere.
 
     >>> server = Server("weather", version="1.0.0")
@@ -61,6 +80,8 @@ class Server(Running):
     ['add']
     """
 
+    _recording: ClassVar[list[Server] | None] = None
+
     @showing(ServerOptions)
     def __init__(self, name: str, **options: Unpack[ServerOptions]) -> None:
         if options.get("debug"):
@@ -68,6 +89,7 @@ class Server(Running):
         given = checked(ServerOptions, "a Server", options, before="Server: ")
         if not SERVER_NAME.check("Server: name", name):
             raise OptionError(f'{caller()}: Server: name must not be empty; write Server("weather")')
+        self.options = given
         self.info = Implementation(
             name,
             given["version"],
@@ -76,29 +98,57 @@ class Server(Running):
             given["website_url"] or None,
             list(given["icons"]) if given["icons"] else None,
         )
-        self.modern = Modern(self.info)
         self.errors = ErrorPolicy(given["expose_errors"], given["debug"])
-        self.lifespan = given["lifespan"]
-        self.auth = given["auth"]
-        self.keys: list[str | bytes] = list(given["keys"])  # type: ignore[arg-type]
-        self.store = given["store"]
-        self.ask_timeout = given["ask_timeout"]
-        self.single_use = given["single_use"]
-        self.threads = given["threads"]
-        self.processes = given["processes"]
+        self.runtime = Runtime(name, given)
         self.limits = CallLimits(
             given["timeout"], given["max_concurrency"], given["max_queue"], given["max_result_bytes"]
         )
-        self.runtime = Runtime(self)
-        names = ("on_duplicate", "page_size", "cache", "include_tags", "exclude_tags")
-        rules: dict[str, Any] = {key: value for key, value in given.items() if key in names}
-        self.tools: Registry[CompiledTool] = Registry("tool", **rules)
-        self.prompts: Registry[CompiledPrompt] = Registry("prompt", **rules)
-        self.resources: Registry[CompiledResource] = Registry("resource", **rules)
-        self.templates: Registry[CompiledResource] = Registry("resource template", **rules)
-        self.dispatch: Handler
-        self.directory: ServedDirectory | None = None
-        self._offer(given)
+        contexts = Contexts(Context, SyncContext, self._make_context)
+        executor = Executor(self.runtime.pool, contexts, self.limits, given["processes"])
+        self._executor = self.runtime.executor = executor
+        self.tools: Registry[CompiledTool] = self._registry("tool")
+        self.prompts: Registry[CompiledPrompt] = self._registry("prompt")
+        self.resources: Registry[CompiledResource] = self._registry("resource")
+        self.templates: Registry[CompiledResource] = self._registry("resource template")
+        self._registries = Registries(self.tools, self.prompts, self.resources, self.templates)
+        self._dispatch = Dispatch(
+            self.runtime, self._registries, self.info, self.errors, given["instructions"], given["cache"] or Cache()
+        )
+        self._dispatch.wrap(given["middleware"])
+        self._dispatch.declare(given["capabilities"])
+        self._serve_options()
+
+    def _registry(self, kind: str) -> Registry[Any]:
+        given = self.options
+        return Registry(
+            kind,
+            given["on_duplicate"],
+            given["page_size"],
+            cache=given["cache"],
+            include_tags=given["include_tags"],
+            exclude_tags=given["exclude_tags"],
+        )
+
+    def _make_context(self, kind: type[RequestContext]) -> MakeContext:
+        assert issubclass(kind, Facts)
+        return partial(kind, runtime=self.runtime)
+
+    def _serve_options(self) -> None:
+        """Serve what the options name."""
+        given, lifespans = self.options, self.runtime.lifespans
+        if given["lifespan"] is not None:
+            lifespans.append(partial(given["lifespan"], self))
+        prompts: Any = given["prompts"]
+        for prompt in prompts:
+            self.register(prompt) if hasattr(type(prompt), "kind") else self.prompt(prompt)
+        things: Any = (given["tools"], given["resources"])
+        for thing in chain(*things):
+            self.register(thing)
+        if given["directory"] is not None:
+            from redstart.adopt.directory import open_directory
+
+            directory = open_directory(self, given["directory"], calling_frame().f_globals.get("__file__"))
+            lifespans.append(partial(directory.watched, self.runtime.pool))
 
     if not TYPE_CHECKING:  # a type checker knows the names, and must not be told that there may be others
 
@@ -107,20 +157,6 @@ class Server(Running):
             ours = WORDS_OF_OTHERS.get(name)
             hint = f": write {ours}" if ours else ""
             raise AttributeError(f"a Server has no attribute {name!r}{hint}", name=name, obj=self)
-
-    def _offer(self, given: ServerOptions) -> None:
-        """Serve what the options name."""
-        self.features = Dispatch(self, given["instructions"], given["cache"])
-        self.features.wrap(given["middleware"])
-        self.features.declare(given["capabilities"])
-        for prompt in cast("Iterable[Any]", given["prompts"]):
-            self.register(prompt) if getattr(prompt, "kind", "") == "prompt" else self.prompt(prompt)
-        for thing in (*cast("Iterable[Any]", given["tools"]), *cast("Iterable[Any]", given["resources"])):
-            self.register(thing)
-        if given["directory"] is not None:
-            from redstart.adopt.directory import open_directory
-
-            self.directory = open_directory(self, given["directory"], calling_frame().f_globals.get("__file__"))
 
     @classmethod
     @showing(ServerOptions)
@@ -148,8 +184,8 @@ class Server(Running):
         options.setdefault("instructions", description_of(served))
         server = cls(name or name_of(served), **options)
         if adopt(server, served, include, exclude) is not None:  # a provider says itself what it offers
-            server.features.logs = False
-            server.features.offer()
+            server._dispatch.logs = False
+            server._dispatch.describe()
         return server
 
     @property
@@ -273,9 +309,9 @@ class Server(Running):
 
             check_is_callable(fn)
             completer = Completer(fn, argument, place(fn))
-            completer.compile(self.runtime.executor)
-            self.features.completions.add(ref, completer)
-            self.features.offer()
+            completer.compile(self._executor)
+            self._dispatch.completions.add(ref, completer)
+            self._dispatch.describe()
             return fn
 
         return decorate
@@ -286,11 +322,52 @@ class Server(Running):
         A function is what a decorator has marked it as, else a tool. `replace=True` says that what has the same name
         is meant to give way.
         """
-        register(self, thing, replace)
+        if hasattr(type(thing), "kind"):
+            self._add(thing, replace)
+        elif hasattr(thing, "__redstart_marks__"):
+            from redstart.features.marks import components
+
+            for component in components(thing, injected):
+                self._add(component, replace)
+        elif callable(thing):
+            self._add(tool_of(thing, injected), replace)
+        else:
+            from redstart.adopt.providers import add_provider, is_provider
+
+            if not is_provider(thing):
+                raise RegistrationError(
+                    f"{caller()}: {thing!r:.200} is not a function, a Tool, a Prompt, a Resource or a provider"
+                )
+            add_provider(self, thing)
+
+    def _add(self, declared: Any, replace: bool) -> None:
+        compiled = declared.compile(self._executor)
+        if declared.visible is not None:
+            from redstart.execution.visible import seen_by
+
+            compiled.sees = seen_by(declared.visible, self._executor.contexts)
+        registry: Registry[Any] = self.tools
+        if declared.kind != "tool":
+            self._dispatch.completions.check(compiled)
+            registry = self.prompts
+        if declared.kind == "resource":
+            registry = self.resources if compiled.template is None else self.templates
+        registry.add(compiled, replace=replace)
+        for companion in declared.companions() if declared.kind == "resource" else ():
+            self._add(companion, replace)
 
     def remove(self, thing: Any) -> None:
         """Serve `thing` no longer: the object, its function, its name or URI, or all of a provider."""
-        remove(self, thing)
+        registries: tuple[Registry[Any], ...] = (self.tools, self.prompts, self.resources, self.templates)
+        keys = [(registry, key) for registry in registries for key in registry.keys_of(thing)]
+        if not keys:
+            known = [key for registry in registries for key in registry.items]
+            hint = did_you_mean(thing, known) if isinstance(thing, str) else ""
+            raise KeyError(f"{caller()}: nothing that is registered is {thing!r:.200}{hint}")
+        for registry, key in keys:
+            declared = registry.remove(key).declared
+            for companion in declared.companions() if declared.kind == "resource" else ():
+                self.remove(companion)
 
     def add_middleware(self, layer: Middleware) -> Middleware:
         """Wrap every request of every method in `async def layer(call, next)`; usable as a decorator.
@@ -302,12 +379,12 @@ class Server(Running):
         ...     print(call.method, call.name, call.arguments, call.user)
         ...     return await next(call)
         """
-        self.features.wrap(MIDDLEWARE.check("middleware", [layer]))
+        self._dispatch.wrap(MIDDLEWARE.check("middleware", [layer]))
         return layer
 
     def declare(self, capabilities: Iterable[str]) -> None:
         """Dispatch these capabilities even while nothing of them is registered."""
-        self.features.declare(CAPABILITIES.check("capabilities", capabilities))
+        self._dispatch.declare(CAPABILITIES.check("capabilities", capabilities))
 
     def notify(self, uri: str) -> None:
         """Tell every client that wants to know that the resource at `uri` holds something else now."""
@@ -316,6 +393,158 @@ class Server(Running):
     def notify_changed(self, kind: str) -> None:
         """Tell every client that wants to know that the list of `tools`, `prompts` or `resources` is another one."""
         self.runtime.hub.changed(LIST.check("kind", kind))
+
+    # ------------------------------------------------------------ running
+
+    @classmethod
+    @contextmanager
+    def recorded(cls) -> Iterator[list[Server]]:
+        """While a file is loaded only to be served by somebody else, its own `run()` only notes the server."""
+        servers: list[Server] = []
+        before, Server._recording = Server._recording, servers
+        try:
+            yield servers
+        finally:
+            Server._recording = before
+
+    @overload
+    def run(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
+    @overload
+    def run(self, transport: Literal["http", "streamable-http"], **options: Unpack[HttpOptions]) -> None: ...
+    def run(self, transport: str = "stdio", **options: Any) -> None:
+        """Serve until the client goes away (stdio) or the process is told to stop.
+
+        `stdin` and `stdout` are binary files to serve on instead of the process's own. What keeps the server of a
+        process from starting ends that: SystemExit with the reason in words, and the error itself as its `__cause__`.
+
+        >>> from redstart import Server
+        >>> server = Server("quick")
+        >>> server.run("http", port=8000)  # doctest: +SKIP
+        """
+        from redstart.transports.options import transport_options
+
+        http, given = transport_options("run", transport, options)
+        if Server._recording is not None:
+            Server._recording.append(self)
+            return
+        _refuse_running_loop()
+        if http:
+            from redstart.transports.serve import run_http
+
+            with _in_words(self):
+                run_http(self, given)
+        else:
+            from redstart.transports.stdio import run_stdio
+
+            own = given["stdin"] is None and given["stdout"] is None
+            with _in_words(self) if own else nullcontext():
+                run_stdio(self, given)
+
+    @overload
+    async def run_async(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
+    @overload
+    async def run_async(
+        self, transport: Literal["http", "streamable-http"], **options: Unpack[HttpOptions]
+    ) -> None: ...
+    async def run_async(self, transport: str = "stdio", **options: Any) -> None:
+        """As `run`, inside a loop that already runs; to cancel it is to stop serving.
+
+        >>> import asyncio
+        >>> from redstart import Server
+        >>> asyncio.run(Server("quick").run_async("http"))  # doctest: +SKIP
+        """
+        from redstart.transports.options import transport_options
+
+        http, given = transport_options("run_async", transport, options)
+        if Server._recording is not None:
+            Server._recording.append(self)
+        elif http:
+            from redstart.transports.serve import serve_http
+
+            await serve_http(self, given)
+        else:
+            from redstart.transports.stdio import serve_stdio
+
+            await serve_stdio(self, given)
+
+    def asgi(self, **options: Unpack[EndpointOptions]) -> Endpoint:
+        """This server as an ASGI application: serve it, or mount it in another one.
+
+        >>> from redstart import Server
+        >>> app = Server("mounted").asgi()
+        """
+        from redstart.transports.http import Endpoint
+        from redstart.transports.options import EndpointOptions
+
+        return Endpoint(self, checked(EndpointOptions, "server.asgi()", options, also=()))
+
+    @asynccontextmanager
+    async def lifespan_context(self, app: Any = None) -> AsyncIterator[None]:
+        """The life of this server inside of another application's: started before it serves, stopped after.
+
+        It can be given as it is: `FastAPI(lifespan=server.lifespan_context)`. In a lifespan of your own:
+
+        >>> from redstart import Server
+        >>> server = Server("mounted")
+        >>> @asynccontextmanager
+        ... async def lifespan(app: object) -> AsyncIterator[None]:
+        ...     async with server.lifespan_context():
+        ...         yield
+        """
+        await self.runtime.start()
+        try:
+            yield
+        finally:
+            await self.runtime.stop()
+
+    def route(self, path: str, methods: Iterable[str] = ("GET",)) -> Callable[[F], F]:
+        """Answer an HTTP path of one's own beside the MCP endpoint; nothing of MCP is asked of its clients.
+
+        The handler takes the request, or nothing, and returns text, bytes, JSON data or `(status, headers, body)`.
+
+        >>> from redstart import Server
+        >>> server = Server("weather")
+        >>> @server.route("/health")
+        ... def health() -> dict[str, bool]:
+        ...     return {"ok": True}
+        """
+
+        if not isinstance(path, str):
+            raise RegistrationError(f'{caller()}: write @server.route("/path", methods=["GET"])')
+
+        def decorate(fn: F) -> F:
+            from redstart.transports.routes import add_route
+
+            add_route(self, path, methods, fn)
+            return fn
+
+        return decorate
+
+
+@contextmanager
+def _in_words(server: Server) -> Iterator[None]:
+    """What keeps a server from starting ends the program as `redstart run` does, not in a traceback of our code."""
+    try:
+        yield
+    except Exception as error:
+        # A thread that exits says nothing, so there it stays an exception.
+        if threading.current_thread() is not threading.main_thread():
+            raise
+        if isinstance(error, SettingsError):
+            raise SystemExit(f"redstart: {error}") from error
+        if error is not server.runtime.failure:
+            raise
+        raise SystemExit(f"redstart: {not_started(server.name, error)}") from error
+
+
+def _refuse_running_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        "server.run() makes an event loop of its own, and one runs here already: write await server.run_async(…)"
+    )
 
 
 _RUN_OPTIONS: Final = frozenset({"transport", "host", "port", "path", "framing", "stdin", "stdout"})

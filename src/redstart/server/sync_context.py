@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from redstart.features.errors import Unwind
 from redstart.protocol.call import Call
-from redstart.server.context import Context
-from redstart.server.facts import App, Facts
+from redstart.server.context import App, Context, Facts
+from redstart.server.runtime import Runtime, current_call
 from redstart.wire.jsonrpc import decode
 from redstart.wire.types import Message, ResourceContents, ToolResult
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from redstart.asking.choices import Choice
     from redstart.asking.questions import Answer
     from redstart.asking.sampling import Root, Sampled
-    from redstart.server.runtime import Runtime
-    from redstart.server.state import SyncState
+    from redstart.features.user_state import SyncState
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -196,7 +195,7 @@ class SyncContext(Facts[App]):
     @property
     def state(self) -> SyncState:
         """What the server remembers of this user between calls: `ctx.state.get("seen", 0)`, `set`, `delete`."""
-        from redstart.server.state import SyncState
+        from redstart.features.user_state import SyncState
 
         return SyncState(self._async.state, self._wait)
 
@@ -215,3 +214,21 @@ class SyncContext(Facts[App]):
 
 async def _awaited(value: Any) -> Any:
     return await value
+
+
+def current_context() -> Any:
+    """The context of the request that is being served here: `Context` on the loop, `SyncContext` in a thread.
+
+    >>> current_context()
+    Traceback (most recent call last):
+    ...
+    RuntimeError: no request is being served here
+    """
+    request = current_call.get(None)
+    if request is None:
+        raise RuntimeError("no request is being served here")
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return SyncContext(*request)
+    return Context(*request)

@@ -42,7 +42,7 @@ from redstart.wire.jsonrpc import HEADER_MISMATCH, INVALID_REQUEST, ProtocolErro
 from redstart.wire.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
-    from redstart.server.server import Server
+    from redstart.server.runtime import Hosted
 
 _CLAIM: Final = PROTOCOL_VERSION.encode()
 _ALLOW: Final = (b"allow", b"POST, GET, DELETE")
@@ -65,8 +65,7 @@ class Endpoint:
     >>> app = Server("weather").asgi(path="/mcp", allowed_hosts=["mcp.example.com"])
     """
 
-    def __init__(self, server: Server, options: EndpointOptions) -> None:
-        self.server = server
+    def __init__(self, server: Hosted, options: EndpointOptions) -> None:
         self.runtime = server.runtime
         self.path = "/" + options["path"].strip("/")
         self.guard = Guard(
@@ -77,7 +76,7 @@ class Endpoint:
         self.write_deadline = options["write_deadline"]
         self._proxies: Any = options["trusted_proxies"]
         self.sessions = Sessions(
-            found_keys(server.keys)[1],
+            found_keys(self.runtime.given_keys)[1],
             self.runtime.link,
             self.runtime.hub.peers.add,
             self._end_session,
@@ -137,13 +136,14 @@ class Endpoint:
         path = scope["path"]
         legacy = self._legacy is not None and self._legacy.knows(path)
         if path not in self._paths and not legacy and not self._mounted_here(scope):
-            if self.server.routes:
+            if self.runtime.routes:
                 return await answer_route(self, scope, headers, request)
             return Rejection(404, f"Nothing is served at this path; the MCP endpoint is {self.path}")
         user = None
-        if self.server.auth is not None:
+        authenticator = self.runtime.authenticator
+        if authenticator is not None:
             try:
-                user = await self.runtime.authenticator.user(_bearer_token(headers))
+                user = await authenticator.user(_bearer_token(headers))
             except AuthError as error:
                 return Rejection(error.status, str(error), _CHALLENGE if error.status == 401 else ())
         method = scope["method"]
@@ -344,16 +344,16 @@ class Endpoint:
         """Start with the first request, where nobody has run our lifespan; 503 where there is nothing to serve."""
         if self._deadline is not None:
             return Rejection(503, "The server is stopping; try again when it is back", ((b"connection", b"close"),))
-        unwired = self.server.lifespan is not None and not self.runtime.started
+        unwired = self.runtime.options["lifespan"] is not None and not self.runtime.started
         try:
             await self.start()
         except Exception as error:
             if error is not self._failure:  # a start that failed is not repeated: it is said once
                 self._failure = error
-                log.error("%s", not_started(self.server.name, error))
+                log.error("%s", not_started(self.runtime.name, error))
             return Rejection(503, "The server did not start; its log says why")
         if unwired:
-            log.warning("%s: %s", self.server.name, _UNWIRED)
+            log.warning("%s: %s", self.runtime.name, _UNWIRED)
         return None
 
     def begin_stop(self) -> None:
@@ -386,7 +386,7 @@ class Endpoint:
                 try:
                     await self.start()
                 except Exception as error:
-                    await send({"type": "lifespan.startup.failed", "message": not_started(self.server.name, error)})
+                    await send({"type": "lifespan.startup.failed", "message": not_started(self.runtime.name, error)})
                     return
                 await send({"type": "lifespan.startup.complete"})
             else:

@@ -11,7 +11,7 @@ from redstart.protocol.call import Call, Cancel, Refusal
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
 if TYPE_CHECKING:
-    from redstart.server.server import Server
+    from redstart.server.runtime import Hosted
 
 
 class _Mailbox:
@@ -33,7 +33,7 @@ class _Mailbox:
 class MemoryPeer:
     """One client of `server` in this process. `on_message` gets each message that the server sends."""
 
-    def __init__(self, server: Server, on_message: Callable[[bytes], None], principal: Any = None) -> None:
+    def __init__(self, server: Hosted, on_message: Callable[[bytes], None], principal: Any = None) -> None:
         self._runtime = server.runtime
         self._principal = principal
         self._waiting: list[bytes] = []
@@ -78,7 +78,7 @@ class MemoryPeer:
             log.error("the server did not start: %s", error)
             reason = str(error)
         else:
-            reason = self._runtime.server.errors.text(error, "the start of the server")
+            reason = self._runtime.description.errors.text(error, "the start of the server")
         return ProtocolError(INTERNAL_ERROR, f"The server did not start: {reason}")
 
     def _refuse(self, messages: list[bytes], refusal: ProtocolError) -> None:

@@ -21,7 +21,7 @@ from redstart.transports.request import JSON, HeaderList, HeaderMap, HttpRequest
 from redstart.wire.jsonrpc import decode
 
 if TYPE_CHECKING:
-    from redstart.server.server import Server
+    from redstart.server.runtime import Hosted
     from redstart.transports.http import Endpoint
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -51,7 +51,7 @@ def _methods(label: str, value: Any) -> list[str]:
     return [one_of(*METHODS)(label, name.upper()) for name in names(label, value)]
 
 
-def add_route(server: Server, path: str, methods: Iterable[str], handler: Callable[..., Any]) -> None:
+def add_route(server: Hosted, path: str, methods: Iterable[str], handler: Callable[..., Any]) -> None:
     """Serve `handler` at `path`; what cannot work is said now."""
     verbs = Rule(_methods, optional=False).check("methods", methods)
     if not path.startswith("/") or not verbs:
@@ -59,20 +59,20 @@ def add_route(server: Server, path: str, methods: Iterable[str], handler: Callab
     required = [p for p in inspect.signature(handler).parameters.values() if p.default is p.empty]
     if len(required) > 1:
         raise RegistrationError(f"{place(handler)}: a route takes the request, or nothing")
-    if path in server.mcp_paths:
+    if path in server.runtime.mcp_paths:
         _refuse(path, handler)
-    taken: dict[str, Any] = server.routes.setdefault(path, {})
+    taken: dict[str, Any] = server.runtime.routes.setdefault(path, {})
     for name in verbs:
         if name in taken:
             raise RegistrationError(f"{place(handler)}: {name} {path} is already served by {place(taken[name])}")
         taken[name] = handler
 
 
-def claim_paths(server: Server, paths: frozenset[str]) -> None:
+def claim_paths(server: Hosted, paths: frozenset[str]) -> None:
     """These paths are the MCP endpoint's: a route of the application at one of them would never be asked."""
-    for path in sorted(paths & server.routes.keys()):
-        _refuse(path, next(iter(server.routes[path].values())))
-    server.mcp_paths.update(paths)
+    for path in sorted(paths & server.runtime.routes.keys()):
+        _refuse(path, next(iter(server.runtime.routes[path].values())))
+    server.runtime.mcp_paths.update(paths)
 
 
 def _refuse(path: str, handler: Callable[..., Any]) -> NoReturn:
@@ -87,7 +87,7 @@ async def answer_route(endpoint: Endpoint, scope: Scope, headers: HeaderMap, htt
     path, root = scope["path"], scope.get("root_path", "").rstrip("/")
     if root and path.startswith(root + "/"):
         path = path[len(root) :]
-    served = endpoint.server.routes.get(path)
+    served = endpoint.runtime.routes.get(path)
     if served is None:
         return Rejection(404, f"Nothing is served at this path; the MCP endpoint is {endpoint.path}")
     method = scope["method"]
@@ -103,7 +103,7 @@ async def answer_route(endpoint: Endpoint, scope: Scope, headers: HeaderMap, htt
         value = await _call(endpoint, handler, Request(method, path, query, names, body))
         status, kinds, data = _response(value)
     except Exception as error:
-        text = endpoint.server.errors.text(error, f"The route {path}")
+        text = endpoint.runtime.description.errors.text(error, f"The route {path}")
         status, kinds, data = 500, [_TEXT], text.encode()
     await http.reply(status, data, kinds)
     return None

@@ -16,13 +16,13 @@ from redstart.transports.loop import new_loop
 from redstart.transports.options import HttpOptions
 
 if TYPE_CHECKING:
-    from redstart.server.server import Server
+    from redstart.server.runtime import Hosted
 
 LEAVE: Final = 0.5
 """Seconds that anything has after a second Ctrl-C."""
 
 
-def run_http(server: Server, options: HttpOptions) -> None:
+def run_http(server: Hosted, options: HttpOptions) -> None:
     """Serve on a socket until SIGTERM or Ctrl-C."""
     loop = new_loop()
     asyncio.set_event_loop(loop)
@@ -46,7 +46,7 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
             loop.run_until_complete(asyncio.wait(tasks, timeout=LEAVE))
 
 
-async def serve_http(server: Server, options: HttpOptions) -> None:
+async def serve_http(server: Hosted, options: HttpOptions) -> None:
     """As `run_http`, in a loop that runs; a cancellation is an orderly end too."""
     from redstart.transports.runner import UvicornServer
 
@@ -66,7 +66,7 @@ async def serve_http(server: Server, options: HttpOptions) -> None:
         listener.close()
         raise
     shown = f"http://{_url_host(host)}:{listener.getsockname()[1]}{app.path}"
-    runner = UvicornServer(_config(app, options), app, f"{server.name} is served at {shown}\n")
+    runner = UvicornServer(_config(app, options), app, f"{server.runtime.name} is served at {shown}\n")
     serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)

@@ -24,7 +24,7 @@ from redstart.transports.pipe import PipeWriter
 from redstart.transports.stderr import never_waiting
 
 if TYPE_CHECKING:
-    from redstart.server.server import Server
+    from redstart.server.runtime import Hosted
 
 GRACE: Final = 0.5
 """Seconds that open calls have after the end of the input: enough for `echo … | server`, never a hang."""
@@ -37,7 +37,7 @@ HINT: Final = (
 )
 
 
-def run_stdio(server: Server, options: StdioOptions) -> None:
+def run_stdio(server: Hosted, options: StdioOptions) -> None:
     """Serve on this process's stdin and stdout, or on the given binary files, until the input ends."""
     _fill_standard_descriptors()
     loop = new_loop()
@@ -51,12 +51,12 @@ def run_stdio(server: Server, options: StdioOptions) -> None:
         loop.close()
 
 
-async def serve_stdio(server: Server, options: StdioOptions) -> None:
+async def serve_stdio(server: Hosted, options: StdioOptions) -> None:
     """Serve one peer on two files until it goes away or a signal comes."""
     stdin, stdout = options["stdin"], options["stdout"]
     own = stdin is None and stdout is None
     if own and sys.stdin is not None and sys.stdin.isatty():
-        sys.stderr.write(HINT.format(name=server.name))
+        sys.stderr.write(HINT.format(name=server.runtime.name))
     source = _private_input() if stdin is None else _shared(stdin)
     sink = _private_output() if stdout is None else _shared(stdout)
     with never_waiting() if own else nullcontext():
@@ -64,7 +64,7 @@ async def serve_stdio(server: Server, options: StdioOptions) -> None:
         await _serve(server, framer, source, sink, own=own, shared=stdout is not None)
 
 
-async def _serve(server: Server, framer: Framer, source: Any, sink: Any, *, own: bool, shared: bool) -> None:
+async def _serve(server: Hosted, framer: Framer, source: Any, sink: Any, *, own: bool, shared: bool) -> None:
     peer = StdioPeer(server, framer, sink)
     server.runtime.hub.peers.add(peer)
     await server.runtime.start()
@@ -140,7 +140,7 @@ def _private_output() -> int:
 class StdioPeer:
     """The client at the other end of the pipes."""
 
-    def __init__(self, server: Server, framer: Framer, sink: Any) -> None:
+    def __init__(self, server: Hosted, framer: Framer, sink: Any) -> None:
         self._runtime = server.runtime
         self._framer = framer
         self._loop = asyncio.get_running_loop()

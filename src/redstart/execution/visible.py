@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from redstart.execution.dependencies import injected
+from redstart.execution.dependencies import Contexts, injected
 from redstart.features.errors import RegistrationError, log, place
 from redstart.features.registry import Visible
 from redstart.protocol.call import Call
 
-if TYPE_CHECKING:
-    from redstart.server.runtime import Runtime
 
-
-def seen_by(visible: Visible, runtime: Runtime) -> Callable[[Call], bool]:
+def seen_by(visible: Visible, contexts: Contexts) -> Callable[[Call], bool]:
     """Whether whoever makes a call may see a thing. A rule that fails hides it."""
     parameters = list(inspect.signature(visible, eval_str=True).parameters.values())
     if len(parameters) != 1 or inspect.iscoroutinefunction(visible):
         raise RegistrationError(f"{place(visible)}: visible= is a plain function of one parameter, the user")
     name, annotation = parameters[0].name, parameters[0].annotation
     wants_context = injected(annotation, parameters[0].default)
-    view = runtime.executor.contexts.make(visible, name, annotation) if wants_context else _user
+    view = contexts.make(visible, name, annotation) if wants_context else _user
 
     def sees(call: Call) -> bool:
         try:

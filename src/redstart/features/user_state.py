@@ -18,7 +18,7 @@ from redstart.wire.jsonrpc import decode
 
 if TYPE_CHECKING:
     from redstart.protocol.call import Call
-    from redstart.server.runtime import Runtime
+    from redstart.store.shared import SharedState
 
 T = TypeVar("T")
 _NOBODY = (
@@ -36,17 +36,18 @@ class State:
     ...     return seen
     """
 
-    __slots__ = ("_runtime", "_user")
+    __slots__ = ("_server_name", "_store", "_user")
 
-    def __init__(self, call: Call, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, call: Call, store: SharedState, server_name: str) -> None:
+        self._store = store
+        self._server_name = server_name
         self._user = principal_key(call.principal)
         remote = call.headers is not None or getattr(call.channel, "remote", False)
         if remote and not self._user:
             raise ToolError(_NOBODY)
 
     def _key(self, key: str) -> str:
-        return scoped(self._user, "state", self._runtime.server.name, key)
+        return scoped(self._user, "state", self._server_name, key)
 
     @overload
     async def get(self, key: str) -> Any: ...
@@ -54,7 +55,7 @@ class State:
     async def get(self, key: str, default: T) -> T: ...
     async def get(self, key: str, default: Any = None) -> Any:
         """The value that was set, or `default` if there is none or its time is over."""
-        found = await self._runtime.store.kv_get(self._key(key))
+        found = await self._store.kv_get(self._key(key))
         return default if found is None else decode(found)
 
     async def set(self, key: str, value: Any, ttl: float | None = None) -> None:
@@ -65,11 +66,11 @@ class State:
             kept = to_json(value)
         except Unencodable as error:
             raise TypeError(f"ctx.state.set({key!r:.50}, …): {error}") from None
-        await self._runtime.store.kv_set(self._key(key), kept, ttl)
+        await self._store.kv_set(self._key(key), kept, ttl)
 
     async def delete(self, key: str) -> None:
         """Forget a value; one that is not there is fine too."""
-        await self._runtime.store.kv_delete(self._key(key))
+        await self._store.kv_delete(self._key(key))
 
 
 class SyncState:
