@@ -23,14 +23,13 @@ from redstart.features.rules import Rule, did_you_mean, wrong
 from redstart.protocol.call import Call
 from redstart.schema.signature import Argument
 from redstart.wire import types as t
-from redstart.wire.explained import Explained
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
 
 LIMIT: Final = 100
 """How many values a result may have at most, by the spec."""
 
 
-class Complete(Struct, frozen=True, eq=False, metaclass=Explained):
+class Complete(Struct, frozen=True, eq=False, metaclass=t.Explained):
     """Says, in an annotation, where the values of an argument come from.
 
     >>> from typing import Annotated

@@ -5,6 +5,7 @@ Spec: /specification/2026-07-28/basic/transports/streamable-http (parameter head
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ class Header(Struct, frozen=True):
 
 
 def _token(label: str, value: Any) -> str:
-    return value if isinstance(value, str) and TOKEN.fullmatch(value) else wrong(label, "a header name", value)
+    return value if isinstance(value, str) and re.fullmatch(TOKEN, value) else wrong(label, "a header name", value)
 
 
 def header_rules(schema: Mapping[str, Any], where: str) -> list[ParamRule]:

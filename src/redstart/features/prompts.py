@@ -24,7 +24,6 @@ from redstart.protocol.call import Call
 from redstart.schema.errors import ShapeError
 from redstart.schema.signature import Signature, compile_signature
 from redstart.wire import types as t
-from redstart.wire.explained import Explained
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, encode
 
 ROLES: Final = ("user", "assistant")
@@ -33,7 +32,7 @@ Bind = Callable[[dict[str, str]], dict[str, Any]]
 """From the strings that were sent to the keyword arguments of the handler."""
 
 
-class PromptResult(Struct, metaclass=Explained):
+class PromptResult(Struct, metaclass=t.Explained):
     """The messages of a prompt, with a description of this very result.
 
     >>> PromptResult("A debate about tea", [("user", "Tea is best."), ("assistant", "Coffee is.")]).description

@@ -12,8 +12,8 @@ from redstart.features.errors import RegistrationError
 from redstart.features.rules import FLAG, NAME, REQUIRED_TEXT
 from redstart.schema.json_schema import Validator, compile_schema
 from redstart.schema.signature import EMPTY, Signature
-from redstart.wire.explained import Explained
 from redstart.wire.jsonrpc import decode
+from redstart.wire.types import Explained
 
 Read = Callable[[bytes | Raw | None], dict[str, Any]]
 Injected = Callable[[Any, Any], bool]

@@ -16,9 +16,8 @@ from msgspec import UNSET, Raw, Struct
 from redstart.features.errors import RegistrationError
 from redstart.features.rules import Rule, age, one_of
 from redstart.protocol.call import Call
-from redstart.wire.explained import Explained
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
-from redstart.wire.types import Icon, ListResult
+from redstart.wire.types import Explained, Icon, ListResult
 
 log = logging.getLogger("redstart")
 

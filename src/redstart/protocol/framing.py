@@ -14,7 +14,7 @@ MAX_MESSAGE: Final = 64 * 1024 * 1024
 _HEADER: Final = b"content-length:"
 _MAX_HEADER: Final = 1024
 _MARKS: Final = (b"\r\n\r\n", b"\n\n")
-_BLANK: Final = re.compile(rb"[\r\n]*")
+_BLANK: Final = rb"[\r\n]*"
 
 OVERSIZED: Final = b"<a message over the limit>"
 """What stands for a message that was too large: no JSON, so it is refused, and the stream goes on after it."""
@@ -97,7 +97,7 @@ class Framer:
                 self._skip -= skipped
                 at += skipped
             elif self._wanted < 0:
-                at = _BLANK.match(data, at).end()  # type: ignore[union-attr]
+                at = re.compile(_BLANK).match(data, at).end()  # type: ignore[union-attr]
                 end, start = _header_end(data, at)
                 if end < 0:
                     break

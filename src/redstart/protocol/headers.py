@@ -28,9 +28,9 @@ DECIDING: Final = frozenset((b"authorization", b"content-length", b"content-type
 
 _PREFIX: Final = b"=?base64?"
 _SUFFIX: Final = b"?="
-_NUMBER: Final = re.compile(r"-?[0-9]{1,32}(\.[0-9]{1,32})?([eE][+-]?[0-9]{1,3})?")
+_NUMBER: Final = r"-?[0-9]{1,32}(\.[0-9]{1,32})?([eE][+-]?[0-9]{1,3})?"
 MAX_SAFE: Final = 2**53 - 1
-TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 _NAMED_SCHEMAS: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 """Keywords of JSON Schema whose value has one schema for each name."""
@@ -122,7 +122,7 @@ class ParamRule:
             return text == ("true" if value else "false")
         if isinstance(value, int | float):
             # Python reads 4_2 and +42 as numbers, JSON does not; beyond MAX_SAFE two readers may see two numbers.
-            if not _NUMBER.fullmatch(text) or not -MAX_SAFE <= value <= MAX_SAFE:
+            if not re.fullmatch(_NUMBER, text) or not -MAX_SAFE <= value <= MAX_SAFE:
                 return False
             return int(text) == value if text.lstrip("-").isdigit() else float(text) == value
         return bool(text == value)
@@ -140,7 +140,7 @@ def param_rules(schema: object) -> list[ParamRule]:
         if not reachable(path):
             continue
         where = f"x-mcp-header of {'.'.join(path)!r}"
-        if not isinstance(name, str) or not TOKEN.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(TOKEN, name):
             raise ValueError(f"{where} must be a header name (an HTTP token), not {name!r}")
         if annotated.get("type") not in ("string", "integer", "boolean"):
             raise ValueError(f"{where} needs the type string, integer or boolean")

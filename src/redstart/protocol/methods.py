@@ -6,6 +6,7 @@ A method that is not here does not exist. Adding one: its shapes in `wire/types.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -24,19 +25,6 @@ class Method(str):
     `names` is the parameter that `Mcp-Name` repeats; `capability` is what a server must offer.
     """
 
-    __slots__ = (
-        "capability",
-        "decode",
-        "eras",
-        "list_of",
-        "may_ask",
-        "name",
-        "names",
-        "notification",
-        "raw",
-        "routing",
-    )
-
     def __new__(cls, name: str, *row: Any, **options: Any) -> Method:
         return super().__new__(cls, name)
 
@@ -53,7 +41,7 @@ class Method(str):
     ) -> None:
         self.name = name
         self.raw = name.encode()
-        self.decode: Callable[[bytes | msgspec.Raw], Any] = msgspec.json.Decoder(params).decode
+        self.params = params
         self.eras = eras
         self.names = names
         self.capability = capability
@@ -61,6 +49,11 @@ class Method(str):
         self.list_of = list_of
         self.routing = _routing(names)
         self.notification = name.startswith("notifications/")
+
+    @cached_property
+    def decode(self) -> Callable[[bytes | msgspec.Raw], Any]:
+        """The decoder of the params, made on first use: a server is asked for few of the methods."""
+        return msgspec.json.Decoder(self.params).decode
 
     def __repr__(self) -> str:
         return f"Method({self.name!r})"
@@ -100,5 +93,7 @@ METHODS: Final = {row.name: row for row in _ROWS}
 ALIASES: Final = {"initialized": METHODS["notifications/initialized"]}
 """What older systems send instead of the spec's name."""
 
-decode_params: Final = msgspec.json.Decoder(t.Params).decode
-"""The parameters of a method that is not in the table: enough to tell the era."""
+
+def decode_params(raw: bytes | msgspec.Raw) -> t.Params:
+    """The parameters of a method that is not in the table: enough to tell the era."""
+    return msgspec.json.decode(raw, type=t.Params)

@@ -6,7 +6,6 @@ Two parsers that read one message differently are a security hole, so such a mes
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
 
@@ -17,15 +16,16 @@ from redstart.protocol.methods import decode_params
 from redstart.wire.jsonrpc import (
     INVALID_REQUEST,
     MAX_BATCH,
+    MAX_ID,
+    MAX_ID_LENGTH,
     PARSE_ERROR,
     Envelope,
     Id,
     ProtocolError,
+    decode_batch,
     decode_envelope,
-    decode_parts,
     encode,
 )
-from redstart.wire.limits import MAX_ID, MAX_ID_LENGTH
 from redstart.wire.meta import RequestMeta
 
 MAX_DEPTH: Final = 64
@@ -38,11 +38,11 @@ _ALONE: Final = (b"initialize", b"protocolVersion", b"\\u00")
 # Possessive, and content with the end of the data for a closing quote: linear in time and constant in memory,
 # also where a hostile message is one string of escapes that never ends.
 _NAME: Final = b'"name"'
-_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_STRING: Final = rb'"(?s:[^"\\]++|\\.)*+"?'
 _NOT_BRACKETS: Final = bytes(b for b in range(256) if b not in b"[]{}")
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _TOO_MANY: Final = b"[" * (MAX_DEPTH + 1)
-_UP_AND_DOWN: Final = re.compile(rb"(\[++)\]*+")
+_UP_AND_DOWN: Final = rb"(\[++)\]*+"
 
 
 def open_envelope(data: bytes) -> Envelope:
@@ -63,7 +63,7 @@ def open_envelope(data: bytes) -> Envelope:
 def open_batch(data: bytes) -> list[bytes]:
     """The messages of a JSON-RPC batch, still bytes, or the ProtocolError that says why not."""
     try:
-        parts = [bytes(part) for part in msgspec.structs.astuple(decode_parts(data)) if part is not UNSET]
+        parts = [bytes(part) for part in decode_batch(data)]
     except msgspec.ValidationError:  # at the first message too many: the rest of them is not even read
         raise ProtocolError(INVALID_REQUEST, f"A batch has at most {MAX_BATCH} messages") from None
     except msgspec.DecodeError as error:
@@ -132,6 +132,8 @@ def _refuse_twice(raw: bytes, key: bytes, found: int, params: Any) -> None:
 
 def refuse_duplicates(data: bytes) -> None:
     """The slow parse, taken only where a key may stand twice."""
+    import json  # slow to load, and seldom needed
+
     try:
         json.loads(data, object_pairs_hook=_unique, parse_int=str)
     except ProtocolError:
@@ -151,7 +153,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _too_deep(data: bytes) -> bool:
     """Peel one level of brackets a pass while that shrinks them well, then walk what is left: linear, at C speed."""
-    brackets = _STRING.sub(b"", data).translate(_ONE_KIND, _NOT_BRACKETS)
+    brackets = re.sub(_STRING, b"", data).translate(_ONE_KIND, _NOT_BRACKETS)
     limit = MAX_DEPTH
     while brackets:
         if not limit or _TOO_MANY in brackets:
@@ -166,7 +168,7 @@ def _too_deep(data: bytes) -> bool:
 
 def _climbs_above(limit: int, brackets: bytes) -> bool:
     depth = 0
-    for run in _UP_AND_DOWN.finditer(brackets):
+    for run in re.finditer(_UP_AND_DOWN, brackets):
         top = run.end(1)
         depth += top - run.start()
         if depth > limit:

@@ -7,12 +7,15 @@ Spec: https://www.jsonrpc.org/specification, /specification/2026-07-28/basic (er
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 Id: TypeAlias = int | str
+MAX_ID: Final = 2**53
+MAX_ID_LENGTH: Final = 256
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object as it was decoded."""
 JsonMapping: TypeAlias = Mapping[str, Any]
@@ -60,17 +63,6 @@ class Envelope(Struct):
     error: Raw | UnsetType = UNSET
 
 
-MAX_BATCH: Final = 256
-Parts = msgspec.defstruct(
-    "Parts",
-    [(f"part{n}", Raw | UnsetType, UNSET) for n in range(MAX_BATCH)],
-    array_like=True,
-    forbid_unknown_fields=True,
-)
-"""The messages of a batch. A list could be limited only after all of it has become objects: 4 MB of `[1,1,…]`
-would be 130 MB. Here the decoder stops at the first message too many."""
-
-
 class Fault(Struct):
     """The `error` member of a response."""
 
@@ -83,9 +75,25 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 encode = _encoder.encode
 decode = msgspec.json.Decoder().decode
 decode_envelope = msgspec.json.Decoder(Envelope).decode
-decode_batch = msgspec.json.Decoder(list[Raw]).decode
-decode_parts = msgspec.json.Decoder(Parts).decode
-decode_fault = msgspec.json.Decoder(Fault).decode
+MAX_BATCH: Final = 256
+
+
+@cache
+def _batch() -> type[Struct]:
+    """The messages of a batch. A list could be limited only after all of it has become objects: 4 MB of `[1,1,…]`
+    would be 130 MB. Here the decoder stops at the first message too many."""
+    parts = [(f"part{n}", Raw | UnsetType, UNSET) for n in range(MAX_BATCH)]
+    return msgspec.defstruct("Batch", parts, array_like=True, forbid_unknown_fields=True)
+
+
+def decode_batch(data: bytes) -> list[Raw]:
+    """The messages of a batch; a ValidationError says that there are more than MAX_BATCH of them."""
+    parts = msgspec.structs.astuple(msgspec.json.decode(data, type=_batch()))
+    return [part for part in parts if part is not UNSET]
+
+
+def decode_fault(data: bytes | Raw) -> Fault:
+    return msgspec.json.decode(data, type=Fault)
 
 
 def response(raw_id: bytes, body: bytes) -> bytes:

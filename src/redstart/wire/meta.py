@@ -6,11 +6,11 @@ Spec: /specification/2026-07-28/basic#meta.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from redstart.wire.limits import Token
+from redstart.wire.jsonrpc import MAX_ID, MAX_ID_LENGTH
 
 PREFIX: Final = "io.modelcontextprotocol/"
 PROTOCOL_VERSION: Final = PREFIX + "protocolVersion"
@@ -19,6 +19,9 @@ CLIENT_INFO: Final = PREFIX + "clientInfo"
 SERVER_INFO: Final = PREFIX + "serverInfo"
 LOG_LEVEL: Final = PREFIX + "logLevel"
 SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
+
+Token: TypeAlias = Annotated[int, Meta(ge=-MAX_ID, le=MAX_ID)] | Annotated[str, Meta(max_length=MAX_ID_LENGTH)]
+"""A progress token, and the id of a request where params name it."""
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 

@@ -6,17 +6,41 @@ Spec: schema/2026-07-28/schema.ts, and the older ones for the fields that have g
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from redstart.wire.explained import Explained
-from redstart.wire.limits import Cursor, Name, Token, Uri
-from redstart.wire.meta import Implementation, RequestMeta
+from redstart.wire.meta import Implementation, RequestMeta, Token
 
 Meta = dict[str, Any] | Raw | None
 Role = Literal["user", "assistant"]
+
+# What a peer names is repeated in messages, kept in sessions and looked up, so its length has a limit. Params that
+# exceed it are refused when they are decoded (-32602).
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=256)]
+"""The name of a tool, of a prompt, or of an argument."""
+Uri: TypeAlias = Annotated[str, msgspec.Meta(max_length=8192)]
+Cursor: TypeAlias = Annotated[str, msgspec.Meta(max_length=4096)]
+
+if TYPE_CHECKING:  # checkers know the fields already
+    from msgspec import StructMeta
+
+    Explained = StructMeta
+else:
+
+    class Explained(type(Struct)):
+        """The metaclass of a Struct that people make by hand: its errors name the class and its fields."""
+
+        def __call__(cls, *args: Any, **fields: Any) -> Any:
+            try:
+                return super().__call__(*args, **fields)
+            except TypeError as error:
+                if type(error) is not TypeError:  # of a check of the class's own
+                    raise
+                unknown = [name for name in fields if name not in cls.__struct_fields__]
+                what = f"it has no field {unknown[0]!r}" if unknown else str(error)
+                raise TypeError(f"{cls.__name__}: {what}; its fields: {', '.join(cls.__struct_fields__)}") from None
 
 
 class Shape(Struct, rename="camel", omit_defaults=True):
