@@ -137,16 +137,12 @@ class Negotiator:
         if isinstance(error, TimeoutError) or (isinstance(error, HttpError) and error.status in _ACCESS):
             raise error
         if isinstance(error, ConnectionClosed):
-            await self._restart(error)
+            connection = self._connection
+            if connection.gone is None or not connection.transport.restartable:
+                raise error
+            log.debug("the server ended because the first request was not initialize; it is started once more")
+            await connection.open(connection.transport)
         return LATEST_HANDSHAKE
-
-    async def _restart(self, error: ConnectionClosed) -> None:
-        """Start a server once more that ended because the first request was not `initialize`."""
-        connection = self._connection
-        if connection.gone is None or not connection.transport.restartable:
-            raise error
-        log.debug("the server ended after server/discover; it is started once more")
-        await connection.open(connection.transport)
 
     # ---------------------------------------------------------------- the handshake era
 

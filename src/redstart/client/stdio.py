@@ -62,7 +62,6 @@ class StdioTransport(Transport, asyncio.SubprocessProtocol):
         self._writable.set()
         self._exited = asyncio.Event()
         self._closed = asyncio.Event()
-        self._pipe_ended = {1: asyncio.Event(), 2: asyncio.Event()}
         self._reporting: asyncio.Task[None] | None = None
         self._closing = False
         try:
@@ -93,7 +92,7 @@ class StdioTransport(Transport, asyncio.SubprocessProtocol):
                     _signal(process, number)
                 if await _within(GRACE, self._exited):
                     break
-            await _within(_SETTLE, self._pipe_ended[2])
+            await _within(_SETTLE, self._closed)
         finally:  # also if this task is cancelled: a server must not outlive its client
             if not self._exited.is_set():
                 _signal(process, _KILL)
@@ -119,8 +118,6 @@ class StdioTransport(Transport, asyncio.SubprocessProtocol):
                 sys.stderr.flush()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd in self._pipe_ended:
-            self._pipe_ended[fd].set()
         if fd != 2:
             self._end()
 
@@ -143,10 +140,9 @@ class StdioTransport(Transport, asyncio.SubprocessProtocol):
             self._reporting = asyncio.get_running_loop().create_task(self._report_end())
 
     async def _report_end(self) -> None:
-        """Wait for the rest of the output and for the exit status, each for a bounded time, and tell the inbox."""
-        await _within(_SETTLE, self._pipe_ended[1])
+        """Wait for the exit status and the rest of the output, each for a bounded time, and tell the inbox."""
         await _within(GRACE, self._exited)
-        await _within(_SETTLE, self._pipe_ended[2])
+        await _within(_SETTLE, self._closed)
         status = None if self._process is None else self._process.get_returncode()
         ended = "closed its pipes" if status is None else "ended"
         message = f"the server {' '.join(self._command)!r} {ended}"
