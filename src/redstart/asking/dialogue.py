@@ -30,7 +30,7 @@ from redstart.store.shared import scoped as owned
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode
 
 A = TypeVar("A")
-Batch = list[tuple[Question[Any], asyncio.Future[Any]]]
+Batch = list[tuple[Question[object], asyncio.Future[Any]]]
 
 TRIES: Final = 2
 """How often a handshake client is asked one question before a bad answer counts as none."""
@@ -96,14 +96,14 @@ class Dialogue(Struct, eq=False):
     error: ProtocolError | None = None
     """Why the dialogue is broken."""
     steps: Steps | None = None
-    open: Sequence[Question[Any]] = ()
+    open: Sequence[Question[object]] = ()
     """The questions that have ended the run."""
-    cancelled: asyncio.Task[Any] | None = None
+    cancelled: asyncio.Task[object] | None = None
     """The task that was cancelled to end the run."""
     waiting: dict[asyncio.Future[Any], Pending | None] = {}
     """What somebody waits for, and the question at the client that it is the answer to."""
-    keys: set[str] = set()
-    """The names of the questions of this run that have a key."""
+    names: set[str] = set()
+    """The names of the questions of this run."""
     count: int = 0
     """The number of the last question of this run without a key."""
     batch: Batch | None = None
@@ -118,7 +118,7 @@ class Dialogue(Struct, eq=False):
     def repeat(self) -> None:
         """The handler runs once more in the same round: its keys stand for the same questions and steps."""
         self.signal(Signal.REPEATED)
-        self.keys, self.call.uses = set(), None
+        self.names, self.call.uses = set(), None
         if self.steps is not None:
             self.steps.names = set()
 
@@ -153,7 +153,7 @@ class Dialogue(Struct, eq=False):
     def asking(self) -> bool:
         return any(pending is not None and not future.done() for future, pending in self.waiting.items())
 
-    async def spend_first(self, handler: Callable[[Call], Awaitable[Any]]) -> Any:
+    async def spend_first(self, handler: Callable[[Call], Awaitable[A]]) -> A:
         await self.spend()
         return await handler(self.call)
 
@@ -192,7 +192,7 @@ class Dialogue(Struct, eq=False):
         key = _checked_key(key)
         return self.steps, key, await self.steps.begin(key)
 
-    def _identify(self, question: Question[Any]) -> None:
+    def _identify(self, question: Question[object]) -> None:
         """Give a question its name on the wire, if it can be asked here."""
         if not self.call.method.may_ask:
             raise RuntimeError(f"{self.call.method.name} cannot ask: only tools, prompts and resources can")
@@ -203,15 +203,14 @@ class Dialogue(Struct, eq=False):
             )
         if question.key is None:
             self.count += 1
-            while f"q{self.count}" in self.keys:
+            while f"q{self.count}" in self.names:
                 self.count += 1
             question.name = f"q{self.count}"
-            return
-        name = _checked_key(question.key)
-        if name in self.keys or name in [f"q{number + 1}" for number in range(self.count)]:
-            raise ValueError(f"two questions of one call have the key {name!r}; each needs its own")
-        self.keys.add(name)
-        question.name = name
+        else:
+            question.name = _checked_key(question.key)
+            if question.name in self.names:
+                raise ValueError(f"two questions of one call have the key {question.name!r}; each needs its own")
+        self.names.add(question.name)
 
     # ------------------------------------------------------------ questions as requests
 
@@ -268,7 +267,7 @@ class Dialogue(Struct, eq=False):
         finally:
             listeners.remove(initialized.set)
 
-    async def _send(self, question: Question[Any]) -> Raw | ProtocolError | None:
+    async def _send(self, question: Question[object]) -> Raw | ProtocolError | None:
         """One request to the client: its raw result, its error, or None if it does not answer in time."""
         call = self.call
         sent = call.link.ask(call, question.method, question.worded())
@@ -442,7 +441,7 @@ def _no_answer(question: Question[A], error: ProtocolError | None) -> tuple[obje
     return unanswered, unanswered
 
 
-def _divergence(before: Asked, now: Question[Any]) -> str:
+def _divergence(before: Asked, now: Question[object]) -> str:
     """The error text for a handler that asks something else when it runs again."""
     return (
         f"The handler did not ask the same question when it ran again: as {now.name!r} it first asked "

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from msgspec import Raw
 
 from redstart.asking.dialogue import Dialogue, Phase, ReplayedDialogue, Signal, ends_a_run
 from redstart.asking.questions import BadAnswer, Question, UrlElicitationRequired, value_of, visit_question
@@ -19,10 +21,11 @@ from redstart.features.tools import CompiledTool
 from redstart.protocol.call import Call
 from redstart.store.shared import SharedState
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
-from redstart.wire.types import InputRequired, ToolResult
+from redstart.wire.types import InputRequired, Result, ToolResult
 
 A = TypeVar("A")
-Handler = Callable[[Call], Awaitable[Any]]
+Outcome = Result | Raw
+Handler = Callable[[Call], Awaitable[Outcome]]
 SWALLOWED: Final = (
     "The handler went on after a question that ends its run: somewhere it catches BaseException (or a bare `except:`) "
     "around ctx.elicit, ctx.ask, … Catch Exception instead, or re-raise."
@@ -79,13 +82,13 @@ class Asking:
         assert isinstance(dialogue, Dialogue)
         return dialogue
 
-    def ask(self, call: Call, question: Question[A], threaded: bool) -> Coroutine[Any, Any, A]:
+    def ask(self, call: Call, question: Question[A], threaded: bool) -> Awaitable[A]:
         """The answer to `question`; in the modern era waiting for it may end the run of the handler."""
         question.threaded = threaded
         dialogue = call.dialogue
         return (dialogue if isinstance(dialogue, Dialogue) else self.dialogue(call)).ask(question)
 
-    def run(self, call: Call, handler: Handler, rehearse: bool) -> Awaitable[Any]:
+    def run(self, call: Call, handler: Handler, rehearse: bool) -> Awaitable[Outcome]:
         """Run a call that brings answers. `rehearse` runs those of the handshake era by replay too."""
         if call.dialect.modern:
             memory, once = open_state(self._keys, self._server, call)
@@ -98,7 +101,7 @@ class Asking:
             return handler(call)
         return self._rehearse(call, handler) if rehearse else handler(call)
 
-    async def _rehearse(self, call: Call, handler: Handler) -> Any:
+    async def _rehearse(self, call: Call, handler: Handler) -> Outcome:
         """Run a handshake call as the modern era would: each answer runs the handler again from its first line.
 
         For tests: a handler that does not repeat itself is found on the first day.
@@ -120,7 +123,7 @@ class Asking:
         """The handlers as middleware sees them: a question ends a call as a result, not as a cancellation."""
         self._behind_middleware = True
 
-        async def answer(call: Call) -> Any:
+        async def answer(call: Call) -> Outcome:
             if isinstance(call.dialogue, Dialogue) and call.dialogue.phase in (Phase.RETURNED, Phase.CONCLUDED):
                 call.dialogue.repeat()
             try:
@@ -141,7 +144,7 @@ class Asking:
 
     # ------------------------------------------------------------ how a run ends
 
-    async def conclude(self, call: Call, result: Any) -> Any:
+    async def conclude(self, call: Call, result: Outcome) -> Outcome:
         """The result of a call that has a dialogue, from what its handler returned."""
         dialogue = call.dialogue
         if not isinstance(dialogue, Dialogue) or dialogue.phase is Phase.CONCLUDED:
@@ -164,7 +167,7 @@ class Asking:
             dialogue.memory.unread.clear()
         return result
 
-    async def end(self, call: Call, error: BaseException) -> Any:
+    async def end(self, call: Call, error: BaseException) -> Outcome:
         """The result of a run that ended with `error` because of a question; any other error is raised again."""
         try:
             if isinstance(error, UrlElicitationRequired):
@@ -189,7 +192,7 @@ class Asking:
         finally:
             del error  # its traceback knows this frame: a cycle would keep the whole call
 
-    async def _must_visit(self, call: Call, error: UrlElicitationRequired) -> Any:
+    async def _must_visit(self, call: Call, error: UrlElicitationRequired) -> Outcome:
         """A handler needs its user to go to a web page first: said in the way of the dialect."""
         if call.dialect.url_required and call.capabilities.has("elicitation.url"):
             raise error

@@ -175,7 +175,7 @@ class Steps:
         finally:
             self._release(key)
 
-    async def perform(self, key: str, work: Callable[[], Awaitable[Any]]) -> bytes:
+    async def perform(self, key: str, work: Callable[[], Awaitable[object]]) -> bytes:
         """Do the work of a step and record what it returns."""
         task = _started(self._performed(key, work))
         if task.done():
@@ -191,7 +191,7 @@ class Steps:
                 task.add_done_callback(_ended_late)
             raise
 
-    async def _performed(self, key: str, work: Callable[[], Awaitable[Any]]) -> bytes:
+    async def _performed(self, key: str, work: Callable[[], Awaitable[object]]) -> bytes:
         inside.set(key)
         raw = None
         try:

@@ -257,7 +257,7 @@ class Context(Facts[App]):
 
     # What asks is loaded by the first question: most servers never ask one.
 
-    def _put(self, question: Question[T]) -> Coroutine[Any, Any, T]:
+    def _put(self, question: Question[T]) -> Awaitable[T]:
         """The answer to `question`; in the modern era waiting for it may end the run of the handler."""
         return self._runtime.asking.ask(self._call, question, self._threaded)
 
