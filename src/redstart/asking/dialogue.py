@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import current_task
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from msgspec import DecodeError, Raw, Struct
@@ -36,7 +36,7 @@ TRIES: Final = 2
 """How often a handshake client is asked one question before a bad answer counts as none."""
 
 
-class Phase(Enum):
+class Phase(StrEnum):
     """Where a dialogue is in the run of its handler."""
 
     RUNNING = "the handler runs"
@@ -47,7 +47,7 @@ class Phase(Enum):
     BROKEN = "the dialogue cannot go on, whatever its handler does"
 
 
-class Signal(Enum):
+class Signal(StrEnum):
     """What can happen to a dialogue."""
 
     ENDED = "a question has no answer"

@@ -7,12 +7,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Raw
 
 from redstart.asking.dialogue import Dialogue, Phase, ReplayedDialogue, Signal, ends_a_run
-from redstart.asking.questions import BadAnswer, Question, UrlElicitationRequired, value_of, visit_question
+from redstart.asking.forms import CONFIRM
+from redstart.asking.questions import (
+    Accepted,
+    Answer,
+    BadAnswer,
+    Question,
+    UrlElicitationRequired,
+    form_question,
+    value_of,
+    visit_question,
+)
 from redstart.asking.seal import KeyRing, StateTooLarge
 from redstart.asking.state import Answered, Memory, asked, binding, open_state, seal_state
 from redstart.asking.steps import RunningSteps
@@ -87,6 +97,24 @@ class Asking:
         question.threaded = threaded
         dialogue = call.dialogue
         return (dialogue if isinstance(dialogue, Dialogue) else self.dialogue(call)).ask(question)
+
+    def elicit(
+        self, call: Call, message: str, schema: object, key: str | None, threaded: bool
+    ) -> Awaitable[Answer[Any]]:
+        """The user's answer to a form."""
+        question = form_question(call, message, schema, key)
+        question.threaded = threaded
+        dialogue = call.dialogue
+        return (dialogue if isinstance(dialogue, Dialogue) else self.dialogue(call)).ask(question)
+
+    async def value(self, call: Call, message: str, schema: object, key: str | None, threaded: bool) -> Any:
+        """The value that the user gives; if there is none, the call ends with a result that says so."""
+        return value_of(await self.elicit(call, message, schema, key, threaded), message)
+
+    async def confirmed(self, call: Call, message: str, key: str | None, threaded: bool) -> bool:
+        """Whether the user says yes."""
+        answer = await self.elicit(call, message, CONFIRM, key, threaded)
+        return isinstance(answer, Accepted) and answer.data is True
 
     def run(self, call: Call, handler: Handler, rehearse: bool) -> Awaitable[Outcome]:
         """Run a call that brings answers. `rehearse` runs those of the handshake era by replay too."""

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -26,6 +27,7 @@ Params = CallToolParams | GetPromptParams | ReadResourceParams
 
 MAX_MESSAGE: Final = 80
 """Characters of a message that are recorded, for the error that names it."""
+NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 _PADDING: Final = (b"", b"  ", b" ")
 """Blanks that make a state a multiple of three bytes long: then its base64 has only one spelling."""
 _sorted = msgspec.json.Encoder(order="sorted").encode
@@ -87,7 +89,7 @@ class Memory(Struct, eq=False):
     answers: dict[str, Answered] = {}
     unread: set[str] = set()
     """The recorded answers that the handler has not asked for yet; until it has, it repeats itself."""
-    unsealed: Mapping[str, object] = {}
+    unsealed: Mapping[str, object] = NOTHING
     """Answers that came without a state: they count for questions with a `key=` only."""
     visit: Answered | None = None
     """The answer to a URL elicitation error: what the user did about a web page. `ctx.elicit` never returns it."""
@@ -164,7 +166,7 @@ def open_state(keys: KeyRing, server: str, call: Call) -> tuple[Memory, str]:
         else:
             memory.answers[question.name] = record
     memory.unread = set(memory.answers)
-    memory.performed = set(sealed.performed)
+    memory.performed.update(sealed.performed)
     for key, raw in sealed.steps.items():
         memory.results[key] = StepResult(raw, {})
     return memory, sealed.once
@@ -174,7 +176,12 @@ def seal_state(keys: KeyRing, memory: Memory, questions: Sequence[Question[objec
     """The state for the client to carry to the next round. One that clients can read has no results of steps."""
     if memory.rounds:
         memory.name()  # a round that comes twice goes on as one dialogue
-    steps = {key: result.raw for key, result in memory.results.items()} if memory.results and keys.secret else {}
+    steps: dict[str, Raw] = {}
+    performed: list[str] = []
+    if memory.results or memory.performed:
+        if keys.secret:
+            steps = {key: result.raw for key, result in memory.results.items()}
+        performed = sorted((memory.performed | memory.results.keys()) - steps.keys())
     contents = (
         time.time() + timeout,
         memory.rounds + 1,
@@ -183,7 +190,7 @@ def seal_state(keys: KeyRing, memory: Memory, questions: Sequence[Question[objec
         steps,
         memory.id,
         secrets.token_urlsafe(12) if once else "",
-        sorted((memory.performed | memory.results.keys()) - steps.keys()),
+        performed,
     )
     payload = encode(contents)
     return keys.seal(payload + _PADDING[len(payload) % 3], memory.bound)

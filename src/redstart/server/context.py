@@ -280,11 +280,7 @@ class Context(Facts[App]):
         ...             return f"Hello, {name}!"
         ...     return "No name provided."
         """
-        from redstart.asking.questions import form_question
-
-        return await self._runtime.asking.ask(
-            self._call, form_question(self._call, message, schema, key), self._threaded
-        )
+        return await self._runtime.asking.elicit(self._call, message, schema, key, self._threaded)
 
     async def elicit_url(self, url: str, message: str, key: str | None = None) -> Answer[None]:
         """Send the user to a web page, for secrets and sign-in. `Accepted` means consent, not that it was done."""
@@ -300,20 +296,14 @@ class Context(Facts[App]):
     async def ask(self, message: str, schema: Any, key: str | None = None) -> Any: ...
     async def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
-        from redstart.asking.questions import form_question, value_of
-
-        return value_of(await self._put(form_question(self._call, message, schema, key)), message)
+        return await self._runtime.asking.value(self._call, message, schema, key, self._threaded)
 
     def confirm(self, message: str, key: str | None = None) -> Coroutine[Any, Any, bool]:
         """Whether the user says yes; every other reaction is a no."""
         return Confirmation(self._confirmed(message, key))
 
     async def _confirmed(self, message: str, key: str | None) -> bool:
-        from redstart.asking.forms import CONFIRM
-        from redstart.asking.questions import form_question
-
-        answer = await self._put(form_question(self._call, message, CONFIRM, key))
-        return getattr(answer, "data", False) is True
+        return await self._runtime.asking.confirmed(self._call, message, key, self._threaded)
 
     @overload
     async def choose(self, message: str, choices: type[T], key: str | None = None) -> T: ...
