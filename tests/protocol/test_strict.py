@@ -269,6 +269,45 @@ def test_keys_inside_the_arguments_may_be_called_like_routing_keys() -> None:
     assert answer["result"]["isError"] is True
 
 
+MUCH = b"x" * 100_000
+ROUTED = b'{"name":"echo","arguments":{"text":"%b"}}'
+
+
+@pytest.mark.parametrize("much", [b"", MUCH], ids=["small", "large"])
+@pytest.mark.parametrize(
+    ("data", "twice"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":PARAMS}', False),
+        (b'{"params" : PARAMS,"jsonrpc":"2.0","id":1,"method":"tools/call"}', False),
+        (b'{"jsonrpc":"2.0","id":"params","method":"tools/call","params":PARAMS}', False),
+        (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/call","params":PARAMS}', True),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":PARAMS,"id":2}', True),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":PARAMS,"method":"tools/call"}', True),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":PARAMS,"params":PARAMS}', True),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{},"params":PARAMS}', True),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":PARAMS,"params":{"name":"echo"}}', True),
+        (b'{"jsonrpc":"2.0","id":1,"x":{"params":PARAMS},"method":"tools/call","params":PARAMS}', False),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","a":PARAMS,"name":"echo"}}', True),
+        (
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":PARAMS,"name":"x","name":"echo"}}',
+            True,
+        ),
+        (
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"e","arguments":{},"arguments":PARAMS}}',
+            True,
+        ),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"e","arguments":PARAMS}}', False),
+        (
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"e","arguments":{"id":PARAMS,"_meta":1}}}',
+            False,
+        ),
+    ],
+)
+def test_keys_around_much_data_stand_once_too(data: bytes, twice: bool, much: bytes) -> None:
+    (answer,) = Wire("2025-11-25").send(data.replace(b"PARAMS", ROUTED % much))
+    assert ("twice" in answer.get("error", {}).get("message", "")) == twice
+
+
 def test_a_large_message_is_read_in_time_and_memory_that_grow_with_it() -> None:
     import tracemalloc
 

@@ -29,6 +29,8 @@ from redstart.wire.jsonrpc import (
 from redstart.wire.meta import RequestMeta
 
 MAX_DEPTH: Final = 64
+LARGE: Final = 64 * 1024
+"""The bytes of a message that is not looked through once for each key."""
 
 # The keys that route a message: if one occurs twice, a proxy and we might route differently.
 _ENVELOPE: Final = (b'"jsonrpc"', b'"id"', b'"method"', b'"params"')
@@ -38,6 +40,8 @@ _ALONE: Final = (b"initialize", b"protocolVersion", b"\\u00")
 # Possessive, and content with the end of the data for a closing quote: linear in time and constant in memory,
 # also where a hostile message is one string of escapes that never ends.
 _NAME: Final = b'"name"'
+_PARAMS: Final = rb'"params"[ \t\r\n]*:[ \t\r\n]*'
+_ARGUMENTS: Final = rb'"arguments"[ \t\r\n]*:[ \t\r\n]*'
 _STRING: Final = rb'"(?s:[^"\\]++|\\.)*+"?'
 _NOT_BRACKETS: Final = bytes(b for b in range(256) if b not in b"[]{}")
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
@@ -54,10 +58,23 @@ def open_envelope(data: bytes) -> Envelope:
         raise ProtocolError(INVALID_REQUEST, f"Not a JSON-RPC message: {error}") from None
     except msgspec.DecodeError as error:
         raise ProtocolError(PARSE_ERROR, f"Not valid JSON: {error}") from None
+    around = data if len(data) < LARGE else _around(data, _PARAMS, envelope.params)
     for key in _ENVELOPE if envelope.method is not UNSET else _ANSWER:
-        if data.count(key) > 1:
+        if around.count(key) > 1:
             _refuse_ambiguous(data, key, envelope)
     return envelope
+
+
+def _around(data: bytes, key: bytes, member: object) -> bytes:
+    """`data` without a large member: the keys that route a message stand around it, and each look at it takes time.
+
+    Where the member is not found at once, `data` as it is: the answer is the same, and only takes longer.
+    """
+    found = re.search(key, data)
+    if found is None or not isinstance(member, Raw):
+        return data
+    start = found.end()
+    return data[:start] + data[start + len(member) :] if data.startswith(memoryview(member), start) else data
 
 
 def open_batch(data: bytes) -> list[bytes]:
@@ -115,19 +132,17 @@ def _refuse_ambiguous(data: bytes, key: bytes, envelope: Envelope) -> None:
 
 def check_params(raw: bytes, keys: tuple[bytes, ...], params: Any) -> None:
     """Refuse params whose routing keys stand twice, except where the arguments or the client's name have them."""
+    arguments = getattr(params, "arguments", UNSET)
+    around = raw if len(raw) < LARGE else _around(raw, _ARGUMENTS, arguments)
     for key in keys:
-        found = raw.count(key)
+        found = around.count(key)
         if found > 1:
             if key == _NAME and params.meta is not UNSET and params.meta.client_info is not UNSET:
                 found -= 1
+            if found > 1 and around is raw and isinstance(arguments, Raw):
+                found -= bytes(arguments).count(key)
             if found > 1:
-                _refuse_twice(raw, key, found, params)
-
-
-def _refuse_twice(raw: bytes, key: bytes, found: int, params: Any) -> None:
-    arguments = getattr(params, "arguments", UNSET)
-    if found - (bytes(arguments).count(key) if isinstance(arguments, Raw) else 0) > 1:
-        refuse_duplicates(raw)
+                refuse_duplicates(raw)
 
 
 def refuse_duplicates(data: bytes) -> None:
