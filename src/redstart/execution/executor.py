@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from redstart.execution import dependencies
 from redstart.execution.dependencies import Contexts, MakeContext, Plan, make_plan
-from redstart.execution.kinds import Arguments, Function, Invoke, is_async, is_generator, name_of
+from redstart.execution.kinds import Arguments, Function, Invoke, is_async, is_generator, kind_of, name_of
 from redstart.execution.limits import CallLimits, Gate, current_deadline, gated, loop_of, timed
 from redstart.execution.threads import Job, Pool
 from redstart.features.errors import RegistrationError, log, place
@@ -51,41 +51,48 @@ class Executor:
         return self.contexts.make(fn, "", inspect.Parameter.empty)
 
     def equip(self, thing: CompiledTool | CompiledPrompt | CompiledResource, invoke: Invoke | None = None) -> None:
-        """Give `thing` the function that runs its handler, or runs `invoke` in place of it."""
-        assert thing.handler is not None
-        fn: Function = thing.handler
-        own, limits = thing.declared.timeout, self.limits
-        timeout = limits.timeout if own is None else own
-        if timeout == math.inf or (own is None and thing.executor == "inline" and not is_async(fn)):
-            timeout = None
-        if not isinstance(thing, CompiledTool):
+        """Give `thing` the function that runs its handler, or `invoke` in place of that, within its limits."""
+        fn: Function | None = thing.handler
+        assert fn is not None
+        timeout = self._timeout(fn, thing.executor, thing.declared.timeout)
+        on_loop = kind_of(fn) == "coroutine" and thing.executor != "process"
+        direct = on_loop and invoke is None and timeout is None and not thing.injected
+        if invoke is not None:
+            thing.invoke = invoke
+        elif isinstance(thing, CompiledTool):
+            tool, convert = thing.declared, thing.output.converted
             thing.invoke = self.compose(
-                fn, thing.injected, executor=thing.executor, timeout=timeout, convert=thing.converted
+                fn, thing.injected, executor=thing.executor, cut=tool.cut, typed=tool.typed, convert=convert
             )
-            return
-        tool = thing.declared
+        else:
+            thing.invoke = self.compose(fn, thing.injected, executor=thing.executor, convert=thing.converted)
+        if timeout is not None:
+            thing.invoke = timed(thing.invoke, timeout, name_of(fn))
+        if isinstance(thing, CompiledTool):
+            self._limit(thing, fn if direct else None)
+
+    def _timeout(self, fn: Function, executor: str | None, own: float | None) -> float | None:
+        """The time of a handler: its own, or that of the server. Nothing can stop a `def` on the loop."""
+        timeout = self.limits.timeout if own is None else own
+        if timeout is None or timeout == math.inf:
+            return None
+        if executor != "inline" or is_async(fn):
+            return timeout
+        if own is not None:
+            raise RegistrationError(
+                f"{place(fn)}: {name_of(fn)} runs inline, where nothing can stop it; leave out timeout= or inline"
+            )
+        return None
+
+    def _limit(self, thing: CompiledTool, direct: Function | None) -> None:
+        """Put a tool behind its gates. Without any, a call may await `direct`, the handler itself."""
+        tool, limits = thing.declared, self.limits
         gates = [] if self.gate is None else [self.gate]
         if tool.concurrency is not None:
-            gates.insert(0, Gate(f"The tool {tool.name}", tool.concurrency, limits.queue))
-        thing.invoke = self.compose(
-            fn,
-            thing.injected,
-            executor=thing.executor,
-            timeout=timeout,
-            gates=gates,
-            cut=tool.cut,
-            typed=tool.typed,
-            convert=thing.output.converted,
-            invoke=invoke,
-        )
-        plain = (
-            invoke is None
-            and is_async(fn)
-            and not is_generator(fn)
-            and not thing.injected
-            and thing.executor != "process"
-        )
-        thing.plain = fn if plain and timeout is None and not gates else None
+            gates.append(Gate(f"The tool {tool.name}", tool.concurrency, limits.queue))
+        for gate in gates:
+            thing.invoke = gated(thing.invoke, gate)
+        thing.plain = None if gates else direct
         thing.result_limit = limits.result_bytes if tool.max_result_bytes is None else tool.max_result_bytes
 
     def compose(
@@ -94,40 +101,20 @@ class Executor:
         injected: Arguments,
         *,
         executor: str | None = None,
-        timeout: float | None = None,
-        gates: Sequence[Gate] = (),
         cut: Cut | None = None,
         typed: bool = True,
         convert: Callable[[object], object] | None = None,
-        invoke: Invoke | None = None,
     ) -> Invoke:
-        """The function that runs `fn` for one call.
+        """The function that runs `fn` for one call, without limits.
 
         `injected` has the annotations of the parameters that the server fills.
         `cut` says where the solutions of a generator end; without it what a generator yields is content.
         `typed` says that the arguments follow from the signature, rather than from a schema given by hand.
         `convert` is done to the value in the thread of `fn`, where it has one.
-        `invoke` is run in place of `fn`, within the same limits.
         """
-        if invoke is None:
-            invoke = self._run(fn, injected, executor, timeout, cut, typed, convert)
-        if timeout is not None:
-            invoke = timed(invoke, timeout, name_of(fn))
-        for gate in reversed(gates):
-            invoke = gated(invoke, gate)
-        return invoke
-
-    def _run(
-        self,
-        fn: Function,
-        injected: Arguments,
-        executor: str | None,
-        timeout: float | None,
-        cut: Cut | None,
-        typed: bool,
-        convert: Callable[[object], object] | None,
-    ) -> Invoke:
-        _check_options(fn, executor, timeout)
+        if executor == "thread" and is_async(fn):
+            text = 'is an `async def` and runs on the loop; write `def` for "thread"'
+            raise RegistrationError(f"{place(fn)}: {name_of(fn)} {text}")
         on_loop = executor != "process" and (executor == "inline" or is_async(fn))
         plan = make_plan(fn, injected, self.contexts, in_thread=not on_loop)
         if executor == "process":
@@ -137,7 +124,7 @@ class Executor:
         work = self._generator(fn, plan, cut, on_loop) if is_generator(fn) else fn
         if on_loop:
             return self._on_loop(work if is_async(work) else _inline(work), plan)
-        return self._in_thread(_converting(work, convert), plan, name_of(fn), timeout)
+        return self._in_thread(_converting(work, convert), plan, name_of(fn))
 
     def _generator(self, fn: Function, plan: Plan, cut: Cut | None, on_loop: bool) -> Function:
         """The function that runs a generator to its end. It takes a context besides the arguments."""
@@ -159,7 +146,7 @@ class Executor:
 
         return start
 
-    def _in_thread(self, work: Function, plan: Plan, name: str, timeout: float | None) -> Invoke:
+    def _in_thread(self, work: Function, plan: Plan, name: str) -> Invoke:
         if plan.early or plan.late:
             return dependencies.in_thread(work, plan, self._pool)
         wants, pool = plan.wants, self._pool
@@ -168,7 +155,7 @@ class Executor:
             for key, make in wants:
                 arguments[key] = make(call)
             job = pool.run(work, arguments, loop_of(call))
-            if timeout is not None:
+            if current_deadline.get() is not None:
                 job.add_done_callback(name_stuck)
             return job
 
@@ -197,17 +184,6 @@ class Executor:
         if children is not None:
             children.close()
         self._pool.close()
-
-
-def _check_options(fn: Function, executor: str | None, timeout: float | None) -> None:
-    if executor == "thread" and is_async(fn):
-        raise RegistrationError(
-            f'{place(fn)}: {name_of(fn)} is an `async def` and runs on the loop; write `def` for "thread"'
-        )
-    if timeout is not None and executor == "inline" and not is_async(fn):
-        raise RegistrationError(
-            f"{place(fn)}: {name_of(fn)} runs inline, where nothing can stop it; leave out timeout= or inline"
-        )
 
 
 def _inline(fn: Function) -> Function:

@@ -43,19 +43,18 @@ class Counts(NamedTuple):
 class Job(Future):
     """The result, still to come, of a function that runs in a thread."""
 
-    __slots__ = ("after", "crew", "error", "thread", "unbroken", "value")
+    value: object = None
+    error: BaseException | None = None
+    thread = ""
+    """The name of its thread, once that has begun."""
+    unbroken = False
+    """Whether what its thread waits for goes on to its end, although the caller may give up."""
+    after: Callable[[], None] | None = None
+    """Called on the loop when the thread has ended the job, also if the caller has given up."""
 
     def __init__(self, crew: Crew) -> None:
         super().__init__(loop=crew.loop)
         self.crew = crew
-        self.value: object = None
-        self.error: BaseException | None = None
-        self.thread = ""
-        """The name of its thread, once that has begun."""
-        self.unbroken = False
-        """Whether what its thread waits for goes on to its end, although the caller may give up."""
-        self.after: Callable[[], None] | None = None
-        """Called on the loop when the thread has ended the job, also if the caller has given up."""
 
     def settle(self) -> None:
         """Give the outcome to the caller, in a form that a future and a task can carry."""
