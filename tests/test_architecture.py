@@ -57,7 +57,7 @@ BUDGET: dict[str, int] = {
     "protocol": 1215,  # the walk over x-mcp-header annotations, for the server and the client
     "store": 215,
     "features": 3120,  # a declared thing and its compiled form are two
-    "execution": 1145,  # who may see a thing
+    "execution": 1168,  # with visible=, which needs the contexts  # who may see a thing
     "asking": 2200,
     "adopt": 820,
     "server": 1475,
