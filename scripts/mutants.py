@@ -464,7 +464,7 @@ def survivors(tree: Path, module: str, limit: int, seed: int, lines: range, seco
     for number in chosen:
         near = [name for name in at_import if not found[number].lines.isdisjoint(traced[name][0])]
         tests = quick(near or at_import, traced, seconds)
-        timeout = 15 + 4 * sum(traced[name][1] for name in tests)
+        timeout = 8 + 4 * sum(traced[name][1] for name in tests)
         changes.append(Change(found[number], tests, timeout, not near))
     try:
         alive = [f"{SOURCE / module}:{mutant.line}: {mutant.what}" for mutant in _alive(tree, module, changes)]
