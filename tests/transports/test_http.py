@@ -570,6 +570,40 @@ def test_a_version_of_the_modern_era_that_is_not_served_is_answered_by_that_era(
     run(test())
 
 
+def test_a_stop_ends_what_waits_for_a_person_and_lets_others_finish() -> None:
+    async def test() -> None:
+        stage = Stage()
+
+        @stage.server.tool
+        async def name(ctx: Context) -> str:
+            return await ctx.ask("Your name?", str)
+
+        http = stage.http(drain=20)
+        opened = await http.send(initialize(elicitation={}))
+        session = {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": LATEST}
+        await http.send(message(None, "notifications/initialized"), headers=session)
+        asking = http.start(call(1, "name"), headers=session)
+        await within(asking.until(lambda r: b"elicitation/create" in r.body))
+        pushed = http.start(method="GET", headers=session)
+        listening = http.start_modern(2, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        await within(listening.until(lambda r: r.messages()))
+        working = http.start(call(3, "wait"), headers=session)
+        await within(stage.began.wait())
+        http.app.begin_stop()
+        answer = (await within(asking.done())).messages()[-1]
+        assert (answer["id"], answer["error"]["code"]) == (1, -32603)
+        await within(pushed.done())
+        assert (await within(listening.done())).messages()[-1]["id"] == 2
+        assert not working.complete
+        refused = await http.send(call(4, "echo"), headers=session)
+        assert (refused.status, refused.headers["connection"]) == (503, "close")
+        stage.go.set()
+        assert "result" in (await within(working.done())).messages()[-1]
+        await stage.server.runtime.stop()
+
+    run(test())
+
+
 @pytest.mark.parametrize("era", ["handshake", "modern"])
 def test_the_end_of_all_calls_is_told_to_those_that_wait(era: str) -> None:
     async def test() -> None:
@@ -627,6 +661,28 @@ def test_other_clients_have_their_turns_between_the_calls_of_a_batch() -> None:
         next_turn()
         await within(http.send(b"[" + b",".join(call(n, "look") for n in range(20)) + b"]", headers=session))
         assert len(set(seen)) == 20  # no two of them in one turn
+
+    run(test())
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream"])
+def test_a_batch_goes_on_without_the_call_that_was_cancelled(accept: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        session = {**await http.open("2025-03-26"), "accept": accept}
+        parts = [call(1, "wait"), call(2, "wait", steps=2, token="t")]
+        open_batch = http.start(b"[" + b",".join(parts) + b"]", headers=session)
+        await within(stage.began.wait())
+        stage.began.clear()
+        await within(stage.began.wait())
+        await http.send(message(None, "notifications/cancelled", {"requestId": 1}), headers=session)
+        await within(stage.ended.wait())
+        stage.go.set()
+        *words, answers = (await within(open_batch.done())).messages()
+        assert [answer["id"] for answer in answers] == [2]
+        assert answers[0]["result"]["content"][0]["text"] == "went on"
+        assert [word["params"]["progress"] for word in words] == ([1, 2, 3, 4] if "event-stream" in accept else [])
 
     run(test())
 
@@ -740,6 +796,10 @@ def test_the_status_of_what_a_handler_refuses(code: int, status: int) -> None:
         http = Stage().http()
         response = await http.modern(1, "tools/call", {"name": "refuse", "arguments": {"code": code}})
         assert response.status == status
+        events = {"accept": "text/event-stream"}
+        response = await http.modern(1, "tools/call", {"name": "refuse", "arguments": {"code": code}}, headers=events)
+        assert (response.status, response.is_sse) == (status, status == 200)
+        assert "error" in response.messages()[0]
         session = await http.open()
         assert (await http.send(call(1, "refuse", code=code), headers=session)).status == 200
 
@@ -756,6 +816,35 @@ def test_keep_alive_comments() -> None:
         stage.go.set()
         await within(response.done())
         assert response.messages()[-1]["id"] == 1
+
+    run(test())
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream"])
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_a_call_that_takes_long_has_one_response(era: str, accept: str) -> None:
+    """It has said something and is then kept alive; to a client that takes JSON only nothing is said before the end."""
+
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(keep_alive=0.02)
+        if era == "modern":
+            params = {"name": "wait", "arguments": {"steps": 1}}
+            response = http.start_modern(1, "tools/call", params, meta={"progressToken": 1}, headers={"accept": accept})
+        else:
+            session = await http.open()
+            response = http.start(call(1, "wait", steps=1, token=1), headers={**session, "accept": accept})
+        await within(stage.began.wait())
+        if "event-stream" in accept:
+            await within(response.until(lambda r: r.body.count(b": keep-alive") >= 2))
+        else:
+            await asyncio.sleep(0.1)  # longer than the time after which others are kept alive
+            assert not response.status
+        stage.go.set()
+        *words, result = (await within(response.done())).messages()
+        assert response.is_sse is ("event-stream" in accept)
+        assert len(words) == 2 * response.is_sse
+        assert result["result"]["content"][0]["text"] == "went on"
 
     run(test())
 
@@ -827,6 +916,28 @@ def test_a_stream_is_replayed_from_the_last_event_and_no_other() -> None:
         other = await http.open()
         stolen = await http.send(method="GET", headers={**other, "last-event-id": first.events()[0]["id"]})
         assert stolen.status == 404
+
+    run(test())
+
+
+def test_a_client_that_comes_back_before_it_was_missed_gets_the_rest() -> None:
+    """Its first connection is lost later: that must not end the second one."""
+
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        session = await http.open()
+        first = http.start(call(1, "wait", steps=1, token=1), headers=session)
+        await within(first.until(lambda r: r.messages()))
+        last = {**session, "last-event-id": first.events()[-1]["id"]}
+        second = http.start(method="GET", headers=last)
+        await within(second.started.wait())
+        first.disconnect()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        stage.go.set()
+        words = (await within(second.done())).messages()
+        assert [word.get("id") for word in words] == [None, 1]
 
     run(test())
 

@@ -529,6 +529,48 @@ def test_a_stream_is_closed_early_only_where_its_client_can_come_back(revision: 
     run(test())
 
 
+def test_a_stream_is_not_closed_early_for_a_client_that_takes_json_only() -> None:
+    async def test() -> None:
+        http = Stage().http()
+        session = {**await http.open(), "accept": "application/json"}
+        response = await http.send(call(1, "poll"), headers=session)
+        assert not response.is_sse
+        assert response.json()["result"]["content"][0]["text"] == "closed: False"
+
+    run(test())
+
+
+def test_of_too_many_calls_without_a_stream_the_oldest_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redstart.transports.response.MAX_LEFT", 2)
+
+    async def test() -> None:
+        stage, ended = Stage(), []
+
+        @stage.server.tool
+        async def last(number: int) -> None:
+            try:
+                stage.began.set()
+                await stage.go.wait()
+            except asyncio.CancelledError:
+                ended.append(number)
+                raise
+
+        http = stage.http()
+        session = {**await http.open(), "accept": "application/json"}
+        for number in range(4):
+            stage.began.clear()
+            response = http.start(call(number, "last", number=number), headers=session)
+            await stage.began.wait()
+            response.disconnect()
+            for _ in range(5):
+                await asyncio.sleep(0)
+        assert ended == [0, 1]
+        stage.go.set()
+        await stage.server.runtime.stop()
+
+    run(test())
+
+
 async def left(http: Http, session: dict[str, str], number: int) -> str:
     """Begin a call and go away; the id of the event that the client has seen."""
     response = http.start(call(number, "wait"), headers=session)

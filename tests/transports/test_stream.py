@@ -11,7 +11,7 @@ import pytest
 from redstart import Context, Server
 from redstart.protocol.framing import sse_event
 from redstart.transports.stream import MAX_BYTES, MAX_EVENTS, SHED, Writer
-from transports.support import MODERN, Http, modern, run
+from transports.support import MODERN, Http, message, modern, run
 
 
 class Client:
@@ -145,6 +145,41 @@ def test_a_thousand_words_before_a_result_all_arrive() -> None:
         sent = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "count"}
         response = await http.send(modern(1, "tools/call", params, progressToken="t"), headers=sent)
         *words, result = response.messages()
+        assert [word["params"]["progress"] for word in words] == list(range(1, 3001))
+        assert result["result"]["content"][0]["text"] == "counted"
+        await server.runtime.stop()
+
+    run(test())
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_a_tool_is_held_back_while_its_client_does_not_read(era: str) -> None:
+    server = Server("chatty")
+    said = 0
+
+    @server.tool
+    async def count(ctx: Context) -> str:
+        nonlocal said
+        for said in range(1, 3001):
+            await ctx.progress(said)
+        return "counted"
+
+    async def test() -> None:
+        http = Http(server.asgi())
+        params = {"name": "count", "_meta": {"progressToken": "t"}}
+        if era == "modern":
+            response = http.start_modern(1, "tools/call", {"name": "count"}, meta={"progressToken": "t"})
+        else:
+            response = http.start(message(1, "tools/call", params), headers=await http.open())
+        response.may_send.clear()
+        last = -1
+        while said != last or not said:
+            last = said
+            for _ in range(10):
+                await asyncio.sleep(0)
+        assert said < 100
+        response.may_send.set()
+        *words, result = (await response.done()).messages()
         assert [word["params"]["progress"] for word in words] == list(range(1, 3001))
         assert result["result"]["content"][0]["text"] == "counted"
         await server.runtime.stop()
