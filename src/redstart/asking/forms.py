@@ -43,7 +43,7 @@ Build = Callable[[dict[str, Any]], object]
 class Form:
     """A compiled form: its schema for each kind of dialect, and the way from content to a value."""
 
-    __slots__ = ("_build", "_record", "_root", "_schemas", "_tails", "exact", "fields", "raw")
+    __slots__ = ("_build", "_record", "_root", "_tails", "exact", "fields", "raw")
 
     def __init__(
         self,
@@ -61,15 +61,14 @@ class Form:
         self._root = root  # the field that all of the value is in, if it is one
         self.exact = exact
         """The type of values that need no reading: the one field is the answer."""
-        self._schemas: dict[bool, Schema] = {}
         self._tails: dict[bool, tuple[bytes, int]] = {}
 
     def schema(self, titled: bool) -> Schema:
         """The `requestedSchema`; `titled` says whether the dialect knows titled and multiple choices."""
-        made = self._schemas.get(titled)
-        if made is None:
-            made = self._schemas[titled] = self._render(titled)
-        return made
+        properties = {field.name: field.wire if titled else field.older() for field in self.fields}
+        required = [field.name for field in self.fields if field.slot.required]
+        whole = self.raw or {"type": "object", "properties": {}, **({"required": required} if required else {})}
+        return {key: properties if key == "properties" else whole[key] for key in ROOT_SENT if key in whole}
 
     def params(self, message: str, titled: bool) -> tuple[Raw, int]:
         """The params of an elicitation with this form, and a fingerprint of them."""
@@ -81,23 +80,18 @@ class Form:
         words = encode(message)
         return Raw(b'{"message":' + words + made[0]), crc32(words, made[1])
 
-    def _render(self, titled: bool) -> Schema:
-        properties = {field.name: field.wire if titled else field.older() for field in self.fields}
-        required = [field.name for field in self.fields if field.slot.required]
-        whole = self.raw or {"type": "object", "properties": {}, **({"required": required} if required else {})}
-        return {key: properties if key == "properties" else whole[key] for key in ROOT_SENT if key in whole}
-
     def read(self, content: dict[str, Any]) -> Any:
         """The value that a client's content stands for, or a ShapeError that names what is wrong with it."""
         answer = content.get(ANSWER)
         if type(answer) is self.exact:
             return answer
-        given = {field.name: content.get(field.name) for field in self.fields}
-        blank = {field.name for field in self.fields if field.blank and given[field.name] == ""}
+        given = {}
+        for field in self.fields:
+            value = content.get(field.name)
+            if value is not None and not (field.blank and value == ""):
+                given[field.name] = value
         walk = Walk(True)
-        answers: Any = self._record.fill(
-            {name: value for name, value in given.items() if value is not None and name not in blank}, "", walk
-        )
+        answers: Any = self._record.fill(given, "", walk)
         if walk.count:
             raise walk.error("field")
         try:

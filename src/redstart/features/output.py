@@ -244,7 +244,7 @@ def names_nothing(names: Sequence[str] | None, cut: Cut | None) -> bool:
     return names is not None and not names and cut is not None and cut.logical
 
 
-def _checking(schema: Mapping[str, Any], where: str) -> Callable[[bytes], None]:
+def _checking(schema: Mapping[str, Any], where: str) -> Callable[[bytes], object]:
     validator = compile_schema(schema, where=where)
 
     return lambda raw: validator.check(decode(raw), noun="value")

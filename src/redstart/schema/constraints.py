@@ -118,7 +118,8 @@ class Notes(msgspec.Struct):
 
     @property
     def schema(self) -> dict[str, Any]:
-        return {**self.words, **self.extra}
+        words = {keyword: self.words[keyword] for keyword, _ in WORDS.values() if self.words.get(keyword)}
+        return {**words, **self.extra}
 
 
 def read_notes(metadata: Iterable[object]) -> Notes:

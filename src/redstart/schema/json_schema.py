@@ -325,43 +325,33 @@ class Validator:
         self._engine = engine
         self._costly = engine is not None and has_recursive_branches(compiler.root)
 
-    def check(self, value: object, noun: str = "argument") -> None:
-        """ShapeError names the first few things that are wrong."""
-        if self._engine is None:
-            self._walked(value, noun)
-        elif not self._fits(self._engine, value, noun):
-            raise self._explained(self._engine, value, noun)
+    def check(self, value: object, noun: str = "argument") -> object:
+        """The value, with defaults where the schema was compiled with them; ShapeError names what is wrong."""
+        walk = Walk(False, {})
+        out = self._walked(value, walk, noun)
+        valid = not walk.count if self._engine is None else self._fits(self._engine, value, noun)
+        if not valid:
+            raise self._explained(value, walk, noun)
+        return value if out is INVALID else out
 
     def read(self, value: object) -> object:
-        """The value that was meant: null for an optional property that is not nullable means absent.
-
-        Absent properties, at every level, get the schema's defaults, where the schema was compiled with them.
-        """
+        """The arguments that were meant: null for an optional property that is not nullable means absent."""
         try:
-            if self._engine is not None:
-                self.check(value)
-            return self._walked(value)
-        except ShapeError as error:
-            lean = self._walked(value, nulls=True, error=error)
-            if self._engine is not None:
-                self.check(lean)
-            return lean
+            return self.check(value)
+        except ShapeError:
+            walk = Walk(False, {}, nulls=True)
+            lean = self._walked(value, walk, "argument")
+            if lean is INVALID:
+                raise self._explained(value, walk, "argument") from None
+        return self.check(lean)
 
-    def _walked(
-        self, value: object, noun: str = "argument", *, nulls: bool = False, error: ShapeError | None = None
-    ) -> object:
-        """What the nodes make of the value, or an error: the one that is known already, where the engine has more."""
-        walk = Walk(False, {}, nulls=nulls)
-        out = self._read(value, walk, noun)
-        if walk.count:
-            raise walk.error(noun) if self._engine is None or error is None else error
-        return out
-
-    def _read(self, value: object, walk: Walk, noun: str) -> object:
+    def _walked(self, value: object, walk: Walk, noun: str) -> object:
         try:
             return self._node.read(value, "", walk)
         except RecursionError:
-            raise _too_deep(noun) from None
+            if self._engine is None:
+                raise _too_deep(noun) from None
+            return value  # the engine can read more levels
 
     def _fits(self, engine: Engine, value: object, noun: str) -> bool:
         try:
@@ -369,12 +359,10 @@ class Validator:
         except ValueError as error:  # more levels than the engine can read
             raise _too_deep(noun, f" ({error})") from None
 
-    def _explained(self, engine: Engine, value: object, noun: str) -> ShapeError:
-        """What the nodes find wrong, and then what only the engine can, in its own words."""
-        walk = Walk(False, {})
-        self._read(value, walk, noun)
+    def _explained(self, value: object, walk: Walk, noun: str) -> ShapeError:
+        """What the nodes have found wrong, and then what only the engine can, in its own words."""
         places = {spelled(path) for _, (path, *_) in walk.first}
-        for error in self._errors(engine, value) if walk.count < SHOWN_PROBLEMS else ():
+        for error in self._errors(value) if walk.count < SHOWN_PROBLEMS else ():
             path: ValuePath = ""
             for step in error.instance_path:
                 path = join(path, step)
@@ -384,13 +372,13 @@ class Validator:
             walk.refuse(refused, "", "it does not fit the schema, and is too large or too deep to say where")
         return walk.error(noun)
 
-    def _errors(self, engine: Engine, value: object) -> Iterable[Any]:
+    def _errors(self, value: object) -> Iterable[Any]:
         """What the engine says; nothing where it would list every way through branches that contain each other, or
         quote a large value at each of its levels."""
         costly = self._costly and not affordable(self._compiler.root, value, room=2_000, share=1)
-        if costly or levels(value) * len(msgspec.json.encode(value)) > QUOTED:
+        if self._engine is None or costly or levels(value) * len(msgspec.json.encode(value)) > QUOTED:
             return ()
-        return islice(engine.iter_errors(value), ENOUGH)
+        return islice(self._engine.iter_errors(value), ENOUGH)
 
 
 def _too_deep(noun: str, why: str = "") -> ShapeError:

@@ -8,7 +8,7 @@ that power of the length, and the length gets a limit.  Must not know: types, sc
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 LENGTHS = {2: 4096, 3: 256}  # power of the length -> the longest text; about 10 million steps each
 SAMPLES = "\t\n -/09AZ_az~\x7f\xa0é٣\u2003漢😀"  # at least one of each category, beside what the pattern names
@@ -52,6 +52,14 @@ def _is_anchored(sequence: Any) -> bool:
     return name == "BRANCH" and all(_is_anchored(branch) for branch in content[1])
 
 
+class Part(NamedTuple):
+    """A part of a pattern: the places that it can begin with and end with, and whether it can read nothing at all."""
+
+    first: set[int]
+    last: set[int]
+    empty: bool
+
+
 class Places:
     """The positions of a pattern: what each can read, and which may come next."""
 
@@ -59,90 +67,85 @@ class Places:
         self.reads: list[frozenset[str]] = []
         self.next: list[set[int]] = []
         self.nested = False  # nothing at all can be read in two ways: a repeat of something that may be empty
+        self.twice = False  # an inner and an outer repeat lead from one place to the same other one
         self._depth = 0  # loops around the current item
-        self.twice: set[int] = set()  # places from which an inner and an outer repeat lead to the same one
         self.flags = parsed.state.flags
         named = {chr(code) for code in _codes(parsed)}
         self.alphabet = frozenset(SAMPLES) | named | {char.swapcase()[0] for char in named}
-        self._sequence(parsed, set())
+        self._sequence(parsed)
 
-    def _add(self, before: set[int], reads: Iterable[str]) -> set[int]:
+    def _place(self, reads: Iterable[str]) -> Part:
         if len(self.reads) >= POSITIONS:
             raise ValueError("is too long to be checked")
         self.reads.append(frozenset(reads))
         self.next.append(set())
-        here = len(self.reads) - 1
-        for place in before:
-            self.next[place].add(here)
-        return {here}
+        here = {len(self.reads) - 1}
+        return Part(here, here, False)
 
-    def _sequence(self, items: Any, before: set[int]) -> tuple[set[int], bool]:
-        """The places where the items may end, and whether they can read nothing at all."""
-        ends, empty = before, True
-        for op, content in items:
-            made, skipped = self._item(str(op), content, ends)
-            ends, empty = (made | ends if skipped else made), empty and skipped
-        return ends, empty
+    def _sequence(self, items: Any) -> Part:
+        return self._joined(self._item(str(op), content) for op, content in items)
 
-    def _item(self, op: str, content: Any, before: set[int]) -> tuple[set[int], bool]:
+    def _joined(self, parts: Iterable[Part]) -> Part:
+        """The parts one after the other."""
+        first, last, empty = set[int](), set[int](), True
+        for part in parts:
+            for place in last:
+                self.next[place] |= part.first
+            first |= part.first if empty else set()
+            last = part.last | last if part.empty else part.last
+            empty = empty and part.empty
+        return Part(first, last, empty)
+
+    def _either(self, branches: Iterable[Any], empty: bool = False) -> Part:
+        parts = [self._sequence(branch) for branch in branches if branch is not None]
+        nothing = sum(part.empty for part in parts)
+        self.nested = self.nested or (nothing > 1 and not empty)
+        first = set[int]().union(*(part.first for part in parts))
+        return Part(first, set[int]().union(*(part.last for part in parts)), empty or nothing > 0)
+
+    def _item(self, op: str, content: Any) -> Part:
         if op in ("AT", "FAILURE"):
-            return set(), True
+            return Part(set(), set(), True)
         if op == "BRANCH":
-            made = [self._sequence(branch, before) for branch in content[1]]
-            nothing = sum(empty for _, empty in made)
-            self.nested = self.nested or nothing > 1
-            return set().union(*(ends for ends, _ in made)), nothing > 0
+            return self._either(content[1])
         if op in ("SUBPATTERN", "ATOMIC_GROUP"):
-            return self._sequence(content[-1] if op == "SUBPATTERN" else content, before)
+            return self._sequence(content[-1] if op == "SUBPATTERN" else content)
         if op in ("ASSERT", "ASSERT_NOT"):  # a detour: what it reads is read again
-            return self._sequence(content[1], before)[0], True
+            return self._sequence(content[1])._replace(empty=True)
         if op == "GROUPREF_EXISTS":
-            made = [self._sequence(branch, before) for branch in content[1:] if branch is not None]
-            return set().union(*(ends for ends, _ in made)), True
+            return self._either(content[1:], empty=True)
         if op.endswith("_REPEAT"):
-            least, most, body = content
-            return self._repeat(least, most, body, before)
+            return self._repeat(*content)
         if op == "GROUPREF":  # any text
-            here = self._add(before, self.alphabet)
-            self.next[min(here)] |= here
-            return here, True
-        return self._add(before, (char for char in self.alphabet if self._matches(op, content, char))), False
+            here = self._place(self.alphabet)
+            self.next[min(here.first)] |= here.first
+            return here._replace(empty=True)
+        return self._place(char for char in self.alphabet if self._matches(op, content, char))
 
-    def _repeat(self, least: int, most: int, body: Any, before: set[int]) -> tuple[set[int], bool]:
+    def _repeat(self, least: int, most: int, body: Any) -> Part:
+        if most == 0:
+            return Part(set(), set(), True)
         low, high = body.getwidth()
         small = most <= MANY and high < ENDLESS
-        written_out = most == 1 or small or (least == most <= EXPANDED and low == high)
-        ends, empty = before, least == 0
-        out: set[int] = set()
-        for number in range(most if written_out else 1):
-            ends, nothing = self._sequence(body, ends) if written_out else self._looped(body, ends)
-            self.nested = self.nested or (nothing and (most > 1 or self._depth > 0))
-            if not written_out or number + 1 >= least:
-                out |= ends
-            empty = empty or nothing
-        return out, empty
+        if not (most == 1 or small or (least == most <= EXPANDED and low == high)):
+            part = self._loop(body)
+            return part._replace(empty=least == 0 or part.empty)
+        parts = [self._sequence(body) for _ in range(most)]
+        nothing = any(part.empty for part in parts)
+        self.nested = self.nested or (nothing and (most > 1 or self._depth > 0))
+        whole = self._joined(part._replace(empty=False) for part in parts)
+        last = set[int]().union(*(part.last for part in parts[max(least, 1) - 1 :]))
+        return Part(whole.first, last, least == 0 or nothing)
 
-    def _looped(self, body: Any, before: set[int]) -> tuple[set[int], bool]:
-        first = len(self.reads)
+    def _loop(self, body: Any) -> Part:
         self._depth += 1
-        ends, nothing = self._sequence(body, before)
+        part = self._sequence(body)
         self._depth -= 1
-        for end in ends - before:
-            for begin in self._entered(body, first):
-                if begin in self.next[end]:
-                    self.twice.add(end)
-                self.next[end].add(begin)
-        return ends, nothing
-
-    def _entered(self, body: Any, first: int) -> set[int]:
-        """The places of `body`, which start at number `first`, that it can begin with."""
-        probe = len(self.reads)
-        self.reads.append(frozenset())
-        self.next.append(set())
-        self._sequence(body, {probe})
-        begins = {place - probe - 1 + first for place in self.next[probe]}
-        del self.reads[probe:], self.next[probe:]
-        return begins
+        self.nested = self.nested or part.empty
+        for place in part.last:
+            self.twice = self.twice or bool(self.next[place] & part.first)
+            self.next[place] |= part.first
+        return part
 
     def _matches(self, op: str, content: Any, char: str) -> bool:
         if op == "ANY":
