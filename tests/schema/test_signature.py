@@ -454,7 +454,7 @@ def test_from_parameters() -> None:
     }
     with pytest.raises(ShapeError, match='"mode" must be one of "a", "b", got "c"'):
         sig.bind(b'{"class": "x", "mode": "c"}')
-    with pytest.raises(TypeError, match="'text' is no JSON type"):
+    with pytest.raises(TypeError, match="'text' is not a JSON type"):
         Signature.from_parameters("t", [("a", "text", "", True, EMPTY)])
 
 

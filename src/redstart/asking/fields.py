@@ -179,7 +179,7 @@ def refuse_secret(name: str, schema: Mapping[str, Any]) -> None:
 
 
 def warn_of_secrets(form: str, fields: Iterable[FormField]) -> None:
-    """Say in the log which fields look like secrets: a name is no proof, so they are not refused."""
+    """Say in the log which fields look like secrets: a name proves nothing, so they are not refused."""
     for field in fields:
         name = field.name.casefold().replace("_", "").replace("-", "")
         if name in SECRETS and field.wire["type"] == "string" and not field.options and "format" not in field.wire:

@@ -136,7 +136,7 @@ def compile_form(schema: object) -> Form:
         try:
             encoded = msgspec.json.encode(schema, enc_hook=_as_dict)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise FormError(f"the schema of the form is no JSON: {error}") from error
+            raise FormError(f"the schema of the form is not JSON: {error}") from error
         return _from_raw(encoded)
     if isinstance(schema, list | tuple | range):
         options, values = options_from(schema)

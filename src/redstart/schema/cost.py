@@ -114,19 +114,7 @@ def parts(value: object) -> Iterable[object]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-PROBLEMS = 100_000  # that an engine may have to keep at a time; pydantic needs half a kilobyte for each
 ENTRIES = 250_000  # of objects that are not in arrays, in a value that pydantic reads
-
-
-def problems_per_value(document: object) -> int:
-    """At most so many problems does a value cause, without those of the values in it: one for each schema that it may
-    be read by, and one for each property that it may lack."""
-    if isinstance(document, list):
-        return sum(map(problems_per_value, document))
-    if not isinstance(document, Mapping):
-        return 0
-    own = document.get("required")
-    return 1 + (len(own) if isinstance(own, list) else 0) + sum(map(problems_per_value, document.values()))
 
 
 def entries(value: object) -> int:

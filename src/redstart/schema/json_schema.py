@@ -12,22 +12,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from redstart.schema import errors
 from redstart.schema.constraints import FAMILIES, Constraints
 from redstart.schema.cost import affordable, has_recursive_branches, levels, target
-from redstart.schema.errors import (
-    ENOUGH,
-    SHOWN_PROBLEMS,
-    ShapeError,
-    ValuePath,
-    any_word,
-    join,
-    not_allowed,
-    refused,
-    show,
-    spelled,
-    unknown,
-    wrong_type,
-)
+from redstart.schema.errors import ENOUGH, SHOWN_PROBLEMS, ShapeError, ValuePath, join, show, spelled
 from redstart.schema.nodes import ArrayNode, RecordNode, RefNode, Slot
 from redstart.schema.scalars import ABSENT, INVALID, JSON_KINDS, AnyNode, ChoiceNode, Node, ScalarNode, Walk, is_whole
 
@@ -118,7 +106,7 @@ class NeverNode(Node):
     """The schema `false`."""
 
     def read(self, value: object, path: ValuePath, walk: Walk) -> object:
-        return walk.refuse(not_allowed, path, value)
+        return walk.refuse(errors.not_allowed, path, value)
 
 
 class AllNode(Node):
@@ -151,7 +139,7 @@ class TypesNode(Node):
 
     def read(self, value: object, path: ValuePath, walk: Walk) -> object:
         node = self._by_type.get(type(value))
-        return walk.refuse(wrong_type, path, self.words, value) if node is None else node.read(value, path, walk)
+        return walk.refuse(errors.wrong_type, path, self.words, value) if node is None else node.read(value, path, walk)
 
 
 class ObjectNode(RecordNode):
@@ -170,7 +158,7 @@ class ObjectNode(RecordNode):
         if isinstance(self._additional, NeverNode):
             names = list(self._names)
             for name in others:
-                walk.refuse(unknown, join(path, name), name, names)
+                walk.refuse(errors.unknown, join(path, name), name, names)
         elif not isinstance(self._additional, AnyNode):
             others = {name: self._additional.read(inner, join(path, name), walk) for name, inner in others.items()}
         if walk.count > before:
@@ -242,7 +230,7 @@ class _Compiler:
             return nodes[names[0]]
         if "type" not in schema and all(type(node) is AnyNode for node in nodes.values()):
             return None
-        return TypesNode(nodes, any_word([TYPE_WORDS[name] for name in names]) if "type" in schema else "")
+        return TypesNode(nodes, errors.any_word([node.words for node in nodes.values()]) if "type" in schema else "")
 
     def _of_type(self, name: str, schema: Mapping[str, Any], at: str) -> Node:
         family = FAMILY_OF.get(name, "")
@@ -302,7 +290,6 @@ class _Compiler:
                     queue += current.children if isinstance(current, AllNode) else [current.target]
 
 
-TYPE_WORDS = {name: kind.words for name, kind in JSON_KINDS.items()} | {"array": "an array", "object": "an object"}
 BESIDE = {"prefixItems": "items", "patternProperties": "additionalProperties"}  # a word that changes what another means
 
 
@@ -367,9 +354,9 @@ class Validator:
             for step in error.instance_path:
                 path = join(path, step)
             if spelled(path) not in places:
-                walk.refuse(refused, path, error.message)
+                walk.refuse(errors.refused, path, error.message)
         if not walk.count:
-            walk.refuse(refused, "", "it does not fit the schema, and is too large or too deep to say where")
+            walk.refuse(errors.refused, "", "it does not fit the schema, and is too large or too deep to say where")
         return walk.error(noun)
 
     def _errors(self, value: object) -> Iterable[Any]:
@@ -382,7 +369,7 @@ class Validator:
 
 
 def _too_deep(noun: str, why: str = "") -> ShapeError:
-    return ShapeError([refused("", f"it is nested too deeply{why}")], noun=noun)
+    return ShapeError([errors.refused("", f"it is nested too deeply{why}")], noun=noun)
 
 
 def compile_schema(schema: Mapping[str, Any], *, where: str, defaults: bool = False) -> Validator:

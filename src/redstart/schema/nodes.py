@@ -385,7 +385,7 @@ class UnionNode(Node):
         # msgspec 0.22 looks in the wrong place for the limits of a branch when another branch is a fixed tuple
         # or a TypedDict, and crashes; so a union with limits or fixed tuples goes to it only if the rest is null.
         risky = any(isinstance(branch, TupleNode) or branch.constraints for branch in branches)
-        # Nor does it think of float for an integer that is none of the integers of a Literal or an Enum.
+        # Nor does it think of float for an integer that is not among the integers of a Literal or an Enum.
         keys = [key for branch in branches if isinstance(branch, ChoiceNode) for key in branch.keys]
         floats = any(isinstance(branch, ScalarNode) and branch.native is float for branch in branches)
         risky = risky or (floats and any(type(key) is int for key in keys))

@@ -14,17 +14,18 @@ from typing import Any
 import msgspec
 
 from redstart.schema import errors
-from redstart.schema.cost import ENTRIES, PROBLEMS, affordable, entries, has_recursive_branches, problems_per_value
+from redstart.schema.cost import ENTRIES, affordable, entries, has_recursive_branches
 from redstart.schema.document import DECIMAL, NULL, Defs, Schema
 from redstart.schema.errors import Problem, ValuePath, cut, join, show, show_typed, spelled
 from redstart.schema.guards import engine
-from redstart.schema.nodes import parsed_string, remembered
-from redstart.schema.scalars import INVALID, Node, Walk
+from redstart.schema.nodes import ArrayNode, RecordNode, parsed_string, remembered
+from redstart.schema.scalars import INVALID, KINDS, Node, Walk
 
 TOO_DEEP_FOR_BRANCHES = "it has more levels than a value of this type may have"
 TOO_MANY = f"it has more than {ENTRIES:,} entries in objects that are not in arrays"
+LARGE = 16_384  # bytes; pydantic needs half a kilobyte for each problem, and there may be many in every two bytes
 NULLS = 8  # times that a value is read again without the nulls that were refused
-WORDS = {"object": "an object", "array": "an array", "string": "a string"}
+WORDS = {"object": RecordNode.words, "array": ArrayNode.words, "string": KINDS[str].words}
 
 
 @cache
@@ -87,7 +88,7 @@ def _describe(schema: object, annotation: object) -> None:
 class PydanticNode(Node):
     """A value that pydantic reads, by its own rules: strictly first, then as lax as it is."""
 
-    __slots__ = ("cls", "costly", "document", "engines", "most", "words")
+    __slots__ = ("cls", "costly", "document", "engines", "words")
     rank = 29
 
     def __init__(self, annotation: object, fail: Callable[[object, str], Exception]) -> None:
@@ -103,8 +104,6 @@ class PydanticNode(Node):
             self.engines = [engine(adapter.core_schema, fail_fast=fail_fast) for fail_fast in (False, True)]
         except Exception as error:
             raise fail(annotation, f"is refused by pydantic: {error}") from error
-        # Bytes of a value that may be wrong everywhere: a value in it takes at least two.
-        self.most = 2 * PROBLEMS // problems_per_value(self.document)
         self.words = WORDS.get(str(self.document.get("type")), "a valid value")
         self.costly: Schema | None = _both(self.document, by_name) if costly else None
 
@@ -117,7 +116,7 @@ class PydanticNode(Node):
 
     def _read(self, value: object, path: ValuePath, walk: Walk) -> object:
         raw = msgspec.json.encode(value)
-        large = len(raw) > self.most
+        large = len(raw) > LARGE
         if large and entries(value) > ENTRIES:
             return walk.refuse(errors.refused, path, TOO_MANY)
         engine = self.engines[large]

@@ -18,19 +18,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from redstart.schema import errors
 from redstart.schema.constraints import Constraints
 from redstart.schema.document import Defs, Schema, any_of
-from redstart.schema.errors import (
-    ENOUGH,
-    Findings,
-    P,
-    Problem,
-    ValuePath,
-    not_a_choice,
-    one_of,
-    wrong_type,
-    wrong_value,
-)
+from redstart.schema.errors import ENOUGH, Findings, P, Problem, ValuePath
 
 
 class Sentinel:
@@ -111,7 +102,7 @@ class Node:
     def within(self, out: object, value: object, path: ValuePath, walk: Walk) -> object:
         """What was read, if it keeps the constraints; `value` is what it was read from."""
         if self.constraints is not None and (words := self.constraints.broken(out)) is not None:
-            return walk.refuse(wrong_value, path, words, value)
+            return walk.refuse(errors.wrong_value, path, words, value)
         return out
 
     def narrowed(self, native: Any) -> Any:
@@ -324,7 +315,7 @@ class ScalarNode(Node):
         except (ValueError, OverflowError):
             out = self._mended(value) if walk.lax and self.kind.lax is not None else INVALID
         if out is INVALID:
-            return walk.refuse(wrong_type, path, self._expected(value), value)
+            return walk.refuse(errors.wrong_type, path, self._expected(value), value)
         return self.within(out, value, path, walk)
 
     def _mended(self, value: object) -> object:
@@ -407,7 +398,7 @@ class ChoiceNode(Node):
             title if title and self.texts.get(title, INVALID) == value else key
             for title, (key, value) in zip(titles or [""] * len(pairs), pairs, strict=True)
         ]
-        self.words = one_of(self.shown)
+        self.words = errors.one_of(self.shown)
         self.name = name
         self.cls = cls
 
@@ -424,7 +415,7 @@ class ChoiceNode(Node):
             for text in _spellings(value):
                 if text in self.texts:
                     return self.texts[text]
-        return walk.refuse(not_a_choice, path, self.words, value, self.shown)
+        return walk.refuse(errors.not_a_choice, path, self.words, value, self.shown)
 
     def emit(self, defs: Defs) -> Schema:
         return defs.ref(self.cls, self.name, lambda: self._body(defs)) if self.name else self._body(defs)

@@ -248,7 +248,7 @@ def _json_type(kind: object, scope: Scope) -> object:
     if not isinstance(kind, str):
         return kind
     if kind not in JSON_TYPES:
-        raise scope.fail(repr(kind), f"is no JSON type; it is one of {', '.join(JSON_TYPES)}")
+        raise scope.fail(repr(kind), f"is not a JSON type; these are: {', '.join(JSON_TYPES)}")
     return JSON_TYPES[kind]
 
 
@@ -261,7 +261,7 @@ def compile_signature(
 ) -> Signature:
     """Compile a callable, or raise SignatureError naming file and line.
 
-    A parameter for which `injected(annotation, default)` is true is no argument; it is listed in `.injected`.
+    A parameter for which `injected(annotation, default)` is true is not an argument; it is listed in `.injected`.
     `names` are further names that string annotations may use, such as the locals of the registering frame.
     """
     target = find_target(fn, where, names)
