@@ -15,6 +15,7 @@ import sys
 import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from redstart import Accepted, Context, Server
 from redstart.protocol.framing import Framer
 from redstart.transports.memory import MemoryPeer
 from redstart.transports.stdio import StdioPeer
+from support import free_port
 
 SRC = Path(__file__).parents[1] / "src" / "redstart"
 FILES = sorted(path for path in SRC.rglob("*.py") if "__pycache__" not in path.parts)
@@ -70,7 +72,9 @@ BUDGET: dict[str, int] = {
 LONG_FUNCTIONS: set[str] = set()
 # Lower these when they can be lower. A cycle counts the imports inside of functions and under TYPE_CHECKING too.
 MAX_CYCLE, MAX_ANY, SAME_CLASS_NAMES, MAX_PARAMETERS = 40, 1756, 22, 12
-MAX_FUNCTION, MAX_CALLS, PIPE_CALLS = 40, 25, 5
+MAX_FUNCTION = 40
+# Of one warm tools/call: functions of ours that are called, and files that they are in.
+MEMORY_CALLS, PIPE_CALLS, PIPE_FILES, HTTP_CALLS, SOCKET_CALLS, HTTP_FILES = 21, 25, 10, 34, 47, 12
 QUESTION_CALLS, QUESTION_FILES = 45, 20
 REVISIONS = re.compile(r"2024-11-05|2025-03-26|2025-06-18|2025-11-25|2026-07-28")
 DIALECTS = {"protocol/handshake.py", "protocol/modern.py"}
@@ -277,40 +281,58 @@ def line(id: int, method: str, params: str) -> bytes:
     return b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}\n' % (id, method.encode(), params.encode())
 
 
-def calls_of_a_warm_call(era: str, connect: Callable[[Server], tuple[Any, Callable[[bytes], None]]]) -> list[str]:
-    """The functions of ours that one of many equal calls goes through, until its answer is out."""
+def adding() -> Server:
     server = Server("calls", version="1")
 
     @server.tool
     async def add(a: int, b: int) -> int:
         return a + b
 
-    found: list[str] = []
+    return server
+
+
+@contextmanager
+def noting(calls: list[str]) -> Iterator[None]:
+    """Note the functions of ours that are called meanwhile, by this thread."""
 
     def profile(frame: Any, event: str, argument: Any) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(str(SRC)):
-            found.append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}")
+            calls.append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}")
+
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def check_path(calls: list[str], most: int, most_files: int) -> None:
+    files = {call.partition(".")[0] for call in calls}
+    assert "link.Link.receive" in calls
+    assert len(calls) <= most, f"{len(calls)} calls:\n" + "\n".join(calls)
+    assert len(files) <= most_files, f"{len(files)} files: {sorted(files)}"
+
+
+def calls_of_a_warm_call(era: str, connect: Callable[[Server], tuple[Any, Callable[[bytes], None]]]) -> list[str]:
+    """The functions of ours that one of many equal calls goes through, until its answer is out."""
+    calls: list[str] = []
 
     async def test() -> None:
+        server = adding()
         await server.runtime.start()
         peer, feed = connect(server)
         feed(line(0, "initialize", INITIALIZE))
         for id in range(1, 20):
-            data = line(id, "tools/call", PARAMS[era])
-            found.clear()
-            sys.setprofile(profile)
-            feed(data)
-            for _ in range(3):
-                await asyncio.sleep(0)
-            sys.setprofile(None)
+            calls.clear()
+            with noting(calls):
+                feed(line(id, "tools/call", PARAMS[era]))
+                for _ in range(3):
+                    await asyncio.sleep(0)
             assert not peer.link.calls
         await server.runtime.stop()
 
-    try:
-        asyncio.run(test())
-    finally:
-        sys.setprofile(None)
-    return found
+    asyncio.run(test())
+    return calls
 
 
 @pytest.mark.parametrize("era", PARAMS)
@@ -322,14 +344,13 @@ def test_a_warm_call_costs_few_calls(era: str) -> None:
         peer = MemoryPeer(server, answers.append)
         return peer, peer.send
 
-    found = calls_of_a_warm_call(era, connect)
+    calls = calls_of_a_warm_call(era, connect)
     assert sum(b'"text":"3"' in answer for answer in answers) == 19
-    assert "call.Call.__init__" in found
-    assert len(found) <= MAX_CALLS, f"{len(found)} calls:\n" + "\n".join(found)
+    check_path(calls, MEMORY_CALLS, PIPE_FILES)
 
 
 @pytest.mark.parametrize("era", PARAMS)
-def test_a_pipe_adds_little(era: str) -> None:
+def test_a_warm_call_on_a_pipe_costs_few_calls(era: str) -> None:
     """The same, and the way from and to a pipe: framing, and one write for what goes out together."""
     reader, writer = os.pipe()
 
@@ -338,12 +359,85 @@ def test_a_pipe_adds_little(era: str) -> None:
         return peer, peer.feed
 
     try:
-        found = calls_of_a_warm_call(era, connect)
+        calls = calls_of_a_warm_call(era, connect)
         assert os.read(reader, 1 << 16).count(b'"text":"3"') == 19
     finally:
         os.close(reader)
         os.close(writer)
-    assert len(found) <= MAX_CALLS + PIPE_CALLS, f"{len(found)} calls:\n" + "\n".join(found)
+    check_path(calls, PIPE_CALLS, PIPE_FILES)
+
+
+HEADERS = {
+    "host": "localhost",
+    "content-type": "application/json",
+    "accept": "application/json, text/event-stream",
+    "mcp-protocol-version": "2026-07-28",
+    "mcp-method": "tools/call",
+    "mcp-name": "add",
+    "content-length": str(len(line(1, "tools/call", PARAMS["modern"]))),
+}
+
+
+def test_a_warm_call_over_http_costs_few_calls() -> None:
+    """As an ASGI application, whichever server reads the requests."""
+    calls: list[str] = []
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "root_path": "",
+        "client": ("127.0.0.1", 1),
+    }
+    scope["headers"] = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": line(1, "tools/call", PARAMS["modern"])}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def test() -> None:
+        server = adding()
+        app = server.asgi()
+        for _ in range(20):
+            calls.clear()
+            with noting(calls):
+                await app(scope, receive, send)
+            assert b'"text":"3"' in sent[-1]["body"]
+        await server.runtime.stop()
+
+    asyncio.run(test())
+    check_path(calls, HTTP_CALLS, HTTP_FILES)
+
+
+def test_a_warm_call_on_a_socket_costs_few_calls() -> None:
+    """The same, and the way from and to a socket that the server reads itself."""
+    head = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
+    request = b"POST /mcp HTTP/1.1\r\n%b\r\n%b" % (head.encode(), line(1, "tools/call", PARAMS["modern"]))
+    calls: list[str] = []
+
+    async def test() -> None:
+        port = free_port()
+        serving = asyncio.create_task(adding().run_async("http", port=port))
+        while True:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                break
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.01)
+        for _ in range(20):
+            calls.clear()
+            with noting(calls):
+                writer.write(request)
+                size = (await reader.readuntil(b"\r\n\r\n")).partition(b"content-length: ")[2].partition(b"\r\n")[0]
+                assert b'"text":"3"' in await reader.readexactly(int(size))
+        writer.close()
+        serving.cancel()
+        await asyncio.wait([serving])
+
+    asyncio.run(test())
+    check_path(calls, SOCKET_CALLS, HTTP_FILES)
 
 
 # ---------------------------------------------------------------- the path of a question
@@ -364,17 +458,12 @@ def calls_of_a_warm_question(era: str) -> list[list[str]]:
     legs: list[list[str]] = []
     sent: list[bytes] = []
 
-    def profile(frame: Any, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(str(SRC)):
-            legs[-1].append(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}")
-
     async def feed(peer: MemoryPeer, data: bytes) -> None:
         legs.append([])
-        sys.setprofile(profile)
-        peer.send(data)
-        for _ in range(4):
-            await asyncio.sleep(0)
-        sys.setprofile(None)
+        with noting(legs[-1]):
+            peer.send(data)
+            for _ in range(4):
+                await asyncio.sleep(0)
 
     async def test() -> None:
         await server.runtime.start()
@@ -396,10 +485,7 @@ def calls_of_a_warm_question(era: str) -> list[list[str]]:
             assert not peer.link.calls
         await server.runtime.stop()
 
-    try:
-        asyncio.run(test())
-    finally:
-        sys.setprofile(None)
+    asyncio.run(test())
     assert sum(b'"text":"5"' in data for data in sent) == 19
     return legs
 

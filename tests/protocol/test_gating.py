@@ -107,11 +107,13 @@ def test_what_a_revision_can_do(revision: str) -> None:
 @pytest.mark.parametrize("revision", HANDSHAKE)
 def test_what_a_client_declares_counts_where_its_revision_has_it(revision: str) -> None:
     declared: dict[str, Any] = {"elicitation": {"url": {}, "form": {}}, "sampling": {"tools": {}}, "roots": {}}
-    found = negotiate(t.InitializeParams(protocol_version=revision, capabilities=declared)).capabilities
+    found = negotiate(t.InitializeParams(protocol_version=revision, capabilities=declared)).client_capabilities
     age = HANDSHAKE.index(revision)
     paths = ("elicitation", "elicitation.url", "sampling", "sampling.tools", "roots")
     assert [found.has(path) for path in paths] == [age >= 2, age >= 2, True, age >= 3, True]
-    nothing = negotiate(t.InitializeParams(protocol_version=revision, capabilities={"sampling": "yes"})).capabilities
+    nothing = negotiate(
+        t.InitializeParams(protocol_version=revision, capabilities={"sampling": "yes"})
+    ).client_capabilities
     assert not any(nothing.has(path) for path in paths)
 
 

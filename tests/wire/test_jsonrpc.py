@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from msgspec import UNSET, Raw
 
-from redstart.wire.jsonrpc import ProtocolError, failure, notification, request, response
+from redstart.wire.jsonrpc import RESPONSE, ProtocolError, failure, notification, request
 from redstart.wire.meta import ClientCapabilities
 from redstart.wire.types import ListedTool, ToolResult
 
 
 @pytest.mark.requirement("4")
 def test_messages() -> None:
-    assert json.loads(response(b"1", b"{}")) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert json.loads(RESPONSE % (b"1", b"{}")) == {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert json.loads(notification("a/b", {"c": 1})) == {"jsonrpc": "2.0", "method": "a/b", "params": {"c": 1}}
     assert json.loads(request(b'"x"', "a", {})) == {"jsonrpc": "2.0", "id": "x", "method": "a", "params": {}}
     error = {"code": -32602, "message": 'a "b"\n', "data": None}

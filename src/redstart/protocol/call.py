@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from msgspec import Raw, Struct, UnsetType
 
@@ -106,71 +106,31 @@ def _too_large() -> ProtocolError:
     )
 
 
-class Call:
+class Call(Struct, eq=False):
     """One request. `link` forgets it when it is answered or cancelled, and then nothing more is sent for it."""
 
-    __slots__ = (
-        "batch",
-        "capabilities",
-        "channel",
-        "client_info",
-        "dialect",
-        "dialogue",
-        "headers",
-        "id",
-        "link",
-        "log_level",
-        "meta",
-        "method",
-        "params",
-        "principal",
-        "progress",
-        "raw_id",
-        "raw_params",
-        "run",
-        "session",
-        "status",
-        "uses",
-    )
-
-    channel: Channel
-    principal: Any
-    run: Any
-
-    def __init__(self, link: Link, id: Id, raw_id: bytes, method: Method, params: Any, raw_params: bytes | Raw) -> None:
-        self.link = link
-        self.id = id
-        self.raw_id = raw_id
-        self.method = method
-        self.params = params
-        self.raw_params = raw_params
-        self.meta: RequestMeta | UnsetType = params.meta
-        self.headers: Headers | None = None
-        self.batch: Batch | None = None
-        self.session: Session | None = None
-        self.progress: float | None = None
-        self.principal = None
-        self.run = None
-        self.dialogue: CallDialogue | None = None
-        self.uses: dict[str, int] | None = None
-        self.status = 200
-        self.dialect: Dialect
-        self.capabilities: ClientCapabilities
-        self.client_info: Implementation | UnsetType
-        self.log_level: str | UnsetType
-
-    def admit(
-        self,
-        dialect: Dialect,
-        capabilities: ClientCapabilities,
-        client_info: Implementation | UnsetType,
-        log_level: str | UnsetType,
-    ) -> None:
-        """Note what the era and the peer of this call are, as its session or its own envelope says."""
-        self.dialect = dialect
-        self.capabilities = capabilities
-        self.client_info = client_info
-        self.log_level = log_level
+    link: Link
+    id: Id
+    raw_id: bytes
+    method: Method
+    params: Any
+    raw_params: bytes | Raw
+    meta: RequestMeta | UnsetType
+    dialect: Dialect
+    capabilities: ClientCapabilities
+    client_info: Implementation | UnsetType
+    log_level: str | UnsetType
+    session: Session | None = None
+    headers: Headers | None = None
+    batch: Batch | None = None
+    channel: Channel = cast("Channel", None)
+    """Where messages about the call go. Set, as the next two, by the layers above."""
+    principal: Any = None
+    run: Any = None
+    dialogue: CallDialogue | None = None
+    progress: float | None = None
+    uses: dict[str, int] | None = None
+    status: int = 200
 
     @property
     def name(self) -> str | None:

@@ -22,7 +22,7 @@ class Session(Struct):
     """The state of a handshake peer: small, serialisable, and nothing the modern era needs."""
 
     revision: str
-    capabilities: ClientCapabilities
+    client_capabilities: ClientCapabilities
     client_info: Implementation | UnsetType = UNSET
     log_level: str | UnsetType = UNSET
     initialized: bool = False

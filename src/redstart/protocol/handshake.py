@@ -152,7 +152,7 @@ def _in_words(block: Any) -> str:
 
 DIALECTS: Final = {version: Handshake(version) for version in REVISIONS}
 
-ANONYMOUS: Final = Session(revision=LATEST, capabilities=NO_CAPABILITIES)
+ANONYMOUS: Final = Session(revision=LATEST, client_capabilities=NO_CAPABILITIES)
 """Who a `ping` before `initialize` comes from."""
 
 
@@ -168,7 +168,7 @@ def negotiate(params: t.InitializeParams) -> Session:
         capabilities.sampling = {}
     return Session(
         revision=revision,
-        capabilities=capabilities,
+        client_capabilities=capabilities,
         client_info=_converted(params.client_info, Implementation, UNSET),
         subscriptions=set(),
     )

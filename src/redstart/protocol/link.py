@@ -23,7 +23,7 @@ from redstart.protocol.call import (
     Pending,
     Refusal,
 )
-from redstart.protocol.dialect import Session
+from redstart.protocol.dialect import Dialect, Session
 from redstart.protocol.headers import VERSION, Headers
 from redstart.protocol.methods import ALIASES, HANDSHAKE, METHODS, Method, decode_params
 from redstart.protocol.strict import check_params, checked_id, open_batch, open_envelope
@@ -32,6 +32,7 @@ from redstart.wire.jsonrpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
+    RESPONSE,
     Envelope,
     Fault,
     Id,
@@ -40,7 +41,6 @@ from redstart.wire.jsonrpc import (
     failure,
     notification,
     request,
-    response,
 )
 from redstart.wire.meta import PROTOCOL_VERSION
 from redstart.wire.types import CancelledParams, Result
@@ -52,15 +52,13 @@ _ORDINARY = frozenset(row for row in METHODS.values() if row.eras & HANDSHAKE an
 class Link:
     """What one peer has open: its calls, our questions to it, and (handshake era) its session."""
 
-    __slots__ = ("_asked", "_reopens", "calls", "modern", "on_initialized", "owner", "pending", "session", "subscriber")
+    __slots__ = ("_asked", "_reopens", "calls", "modern", "on_initialized", "pending", "session", "subscriber")
 
     def __init__(self, modern: modern.Modern, session: Session | None = None) -> None:
         self.modern = modern
         self.session = session
         self._reopens = session is None
         """Whether another `initialize` begins another session: on a pipe, but not in a session that HTTP names."""
-        self.owner: Any = None
-        """Whoever runs the calls; of no interest here."""
         self.subscriber: Call | None = None
         """The last call that subscribed to something: for whom updates are sent."""
         self.calls: dict[Id, Call] = {}
@@ -119,16 +117,13 @@ class Link:
             session = self.session  # as nearly always on a pipe: there is nothing to refuse
         else:
             session = self._admitted(row, name, params, headers)
-        call = Call(self, id, raw_id, row, params, raw)  # type: ignore[arg-type]
-        if session is None:
-            claim: Any = meta  # `check` has seen that all of it is there
-            call.admit(self.modern, claim.client_capabilities, claim.client_info, claim.log_level)
-        else:
-            call.session = session
-            dialect = handshake.DIALECTS[session.revision]
-            call.admit(dialect, session.capabilities, session.client_info, session.log_level)
-        call.headers = headers
-        call.batch = batch
+        dialect: Dialect = self.modern
+        claim: Any = meta  # `check` has seen that all of it is there
+        if session is not None:
+            claim, dialect = session, handshake.DIALECTS[session.revision]
+        peer = claim.client_capabilities, claim.client_info, claim.log_level
+        call = Call(self, id, raw_id, row, params, raw, meta, dialect, *peer)  # type: ignore[arg-type]
+        call.session, call.headers, call.batch = session, headers, batch
         ended = self._end_calls(last, id) if last is not self.session and last is not None else None
         self.calls[id] = call
         return [*ended, call] if ended else [call]
@@ -254,7 +249,7 @@ class Link:
         calls = self.calls
         if calls.get(call.id) is not call:
             return None
-        data = response(call.raw_id, call.dialect.dress(result))
+        data = RESPONSE % (call.raw_id, call.dialect.dress(result))
         del calls[call.id]
         if self.pending:
             self._drop_questions(call)

@@ -138,7 +138,7 @@ class Sessions:
         """The id of a session that `initialize` has just opened."""
         info = session.client_info
         client = (info.name[:64], info.version[:32]) if isinstance(info, Implementation) else ("", "")
-        capabilities = _known_capabilities(session.capabilities)
+        capabilities = _known_capabilities(session.client_capabilities)
         opened = max(time.time_ns(), self._since + 1)  # a clock that was set back must not end every new session
         ticket = _Ticket(session.revision, capabilities, client, principal, opened, secrets.token_bytes(12))
         body = msgspec.msgpack.encode(ticket)
@@ -159,7 +159,7 @@ class Sessions:
             return None
         session = Session(
             revision=ticket.revision,
-            capabilities=msgspec.convert(ticket.capabilities, ClientCapabilities),
+            client_capabilities=msgspec.convert(ticket.capabilities, ClientCapabilities),
             client_info=Implementation(*ticket.client),
             initialized=True,
             subscriptions=set(),

@@ -96,9 +96,8 @@ def decode_fault(data: bytes | Raw) -> Fault:
     return msgspec.json.decode(data, type=Fault)
 
 
-def response(raw_id: bytes, body: bytes) -> bytes:
-    """The bytes of a successful response."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (raw_id, body)
+RESPONSE: Final = b'{"jsonrpc":"2.0","id":%b,"result":%b}'
+"""A successful response, for its id and its result."""
 
 
 def failure(raw_id: bytes | None, error: ProtocolError) -> bytes:
