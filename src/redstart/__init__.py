@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from redstart.features.completion import Complete
     from redstart.features.errors import RegistrationError, ToolError, Unanswered
     from redstart.features.files import Directory, File
+    from redstart.features.options import Parameter
     from redstart.features.param_headers import Header
     from redstart.features.prompts import Prompt, PromptResult
-    from redstart.features.raw_tools import Parameter
     from redstart.features.registry import Cache
     from redstart.features.resources import NotAPath, Resource
     from redstart.features.solutions import Ask, Progress, predicate
@@ -76,7 +76,7 @@ _HOMES = {
     "Message": "wire.types",
     "Next": "server.middleware",
     "NotAPath": "features.resources",
-    "Parameter": "features.raw_tools",
+    "Parameter": "features.options",
     "Progress": "features.solutions",
     "Prompt": "features.prompts",
     "PromptArgument": "wire.types",

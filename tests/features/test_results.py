@@ -36,7 +36,7 @@ from redstart import (
     ToolError,
     ToolResult,
 )
-from redstart.features.encode import Unencodable, to_json
+from redstart.features.results import Unencodable, to_json
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 MODERN = REVISIONS[-1]

@@ -16,14 +16,12 @@ from msgspec.structs import replace
 from redstart.execution.dependencies import RequestContext
 from redstart.execution.dependencies import injected as is_injected
 from redstart.features.errors import RegistrationError, ToolError, log, place
-from redstart.features.output import Output
+from redstart.features.output import Collected, Output
 from redstart.features.registry import Compiler
 from redstart.features.results import blocks, is_content, is_media
-from redstart.features.scopes import local_names
-from redstart.features.solutions import Collected
 from redstart.features.tools import CompiledTool, Tool
 from redstart.protocol.call import Call
-from redstart.schema.callables import find_target
+from redstart.schema.callables import find_target, local_names
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import decode
 

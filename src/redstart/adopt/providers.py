@@ -17,13 +17,12 @@ from redstart.execution.dependencies import injected
 from redstart.execution.kinds import is_async
 from redstart.features.errors import RegistrationError, ToolError, log, place
 from redstart.features.marks import components
+from redstart.features.options import OwnParameters, Parameter
 from redstart.features.output import Output
 from redstart.features.prompts import Prompt
-from redstart.features.raw_tools import OwnParameters, Parameter
 from redstart.features.resources import Binding, Resource
-from redstart.features.scopes import local_names
 from redstart.features.tools import Tool
-from redstart.schema.callables import SignatureError, find_target
+from redstart.schema.callables import SignatureError, find_target, local_names
 from redstart.schema.docstring import parse_docstring
 from redstart.schema.signature import REFUSED, Signature, compile_signature
 from redstart.schema.types import UnsupportedType, compile_type

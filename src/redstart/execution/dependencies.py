@@ -20,9 +20,8 @@ from redstart.execution.kinds import Arguments, Function, Invoke, Kind, is_async
 from redstart.execution.threads import Job, Pool
 from redstart.features.errors import RegistrationError, place
 from redstart.features.rules import HANDLER, caller
-from redstart.features.scopes import local_names
 from redstart.protocol.call import Call
-from redstart.schema.callables import find_target
+from redstart.schema.callables import find_target, local_names
 
 
 class Depends(Struct, frozen=True):

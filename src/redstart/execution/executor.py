@@ -17,7 +17,7 @@ from redstart.execution.kinds import Arguments, Function, Invoke, is_async, is_g
 from redstart.execution.limits import CallLimits, Gate, current_deadline, gated, loop_of, timed
 from redstart.execution.threads import Job, Pool
 from redstart.features.errors import RegistrationError, log, place
-from redstart.features.solutions import Cut
+from redstart.features.output import Cut
 from redstart.features.tools import CompiledTool
 from redstart.protocol.call import Call
 

@@ -13,7 +13,8 @@ from typing import Final, TypeVar
 
 from redstart.execution.dependencies import RequestContext
 from redstart.execution.kinds import Function
-from redstart.features.solutions import Ask, Collected, Collector, Cut, Progress
+from redstart.features.output import Collected, Cut
+from redstart.features.solutions import Ask, Collector, Progress
 
 R = TypeVar("R")
 CONTEXT: Final = "the context of the generator"

@@ -30,8 +30,8 @@ from redstart.execution.kinds import Arguments, Function, Invoke
 from redstart.execution.limits import Gate, off_the_clock
 from redstart.execution.threads import Pool
 from redstart.features.errors import RegistrationError, ToolError, Unwind, place
+from redstart.features.output import Collected, Cut
 from redstart.features.results import to_json
-from redstart.features.solutions import Collected, Cut
 from redstart.protocol.call import Call
 from redstart.wire.jsonrpc import ProtocolError
 from redstart.wire.types import ToolResult

@@ -14,7 +14,7 @@ from redstart.features.tools import tool_of
 
 if TYPE_CHECKING:
     from redstart.features.prompts import Prompt
-    from redstart.features.raw_tools import Injected
+    from redstart.features.registry import Injected
     from redstart.features.resources import Resource
     from redstart.features.tools import Tool
 

@@ -5,10 +5,11 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
-from redstart.features.raw_tools import Parameter
 from redstart.features.registry import Cache, Visible
 from redstart.features.rules import (
+    FLAG,
     NAME,
+    REQUIRED_TEXT,
     Rule,
     anything,
     at_least,
@@ -32,6 +33,30 @@ Task: TypeAlias = Literal["forbidden", "optional", "required"]
 Solutions: TypeAlias = Literal["first", "all"] | int
 Proofs: TypeAlias = Literal["one", "zero_or_one", "one_or_more", "zero_or_more"]
 Argument: TypeAlias = t.PromptArgument | tuple[object, ...]
+
+
+class Parameter(msgspec.Struct, metaclass=t.Explained):
+    """One argument of an explicit Tool.
+
+    >>> Parameter("expression", "string", "Math expression to evaluate", required=True).required
+    True
+    """
+
+    name: str
+    type: Any = "string"
+    description: str = ""
+    required: bool = False
+    default: Any = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        self.name = REQUIRED_TEXT.check("name of a Parameter", self.name)
+        self.description = NAME.check("description of a Parameter", self.description)
+        self.required = FLAG.check("required of a Parameter", self.required)
+
+
+class OwnParameters(list[Parameter]):
+    """Parameters that were read from the handler itself: it takes them by name, also where there is only one."""
+
 
 ANNOTATIONS: Final = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 

@@ -12,19 +12,38 @@ from typing import Annotated, Any, Final, NotRequired, TypedDict, get_args, get_
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from redstart.features.encode import LEAVES, ours_for, to_json
 from redstart.features.errors import RegistrationError, ToolError, log
-from redstart.features.foreign_values import is_loaded_type
-from redstart.features.results import SUCCESS, blocks, finished, free_result
-from redstart.features.solutions import Collected, Cut, named
+from redstart.features.results import LEAVES, SUCCESS, blocks, finished, free_result, is_loaded_type, ours_for, to_json
 from redstart.schema.errors import Problem, ShapeError
-from redstart.schema.json_schema import compile_schema
 from redstart.schema.types import compile_type
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import decode
 
 NO_SOLUTION: Final = "No solutions"
 FAILED: Final = "Tool failed"
+
+
+class Cut(Struct, frozen=True):
+    """Where the solutions of a generator end."""
+
+    limit: int
+    many: bool
+    """Whether the result is a list of solutions; else it is the first solution itself."""
+    logical: bool = False
+    """Whether None, False and no solution at all mean failure."""
+    empty: bool = True
+    """Whether there may be no solution."""
+    surely: bool = False
+    """Whether failing is a bug of the tool, which the log should know."""
+
+
+class Collected(Struct):
+    """All that a generator has given."""
+
+    items: list[Any]
+    returned: Any = None
+    cut: Cut | None = None
+    truncated: bool = False
 
 
 class Converted(Struct, frozen=True):
@@ -215,6 +234,19 @@ class Output:
                     )
 
 
+def named(names: Sequence[str], value: Any) -> dict[str, Any]:
+    """The outputs by their names, from a tuple, a mapping or an object with such attributes."""
+    if isinstance(value, Mapping) and set(names) <= value.keys():
+        return {name: value[name] for name in names}
+    if all(hasattr(value, name) for name in names) and not isinstance(value, str | int | float):
+        return {name: getattr(value, name) for name in names}
+    if len(names) == 1:
+        return {names[0]: value}
+    if isinstance(value, tuple | list) and len(value) == len(names):
+        return dict(zip(names, value, strict=True))
+    raise ValueError(f"expected the {len(names)} outputs {', '.join(names)}, got {type(value).__name__}")
+
+
 def _entry(result: t.ToolResult, value: Any) -> bytes:
     """A solution as an entry of `solutions`: its data, or the text that it is."""
     if result.structured is not UNSET:
@@ -245,6 +277,8 @@ def names_nothing(names: Sequence[str] | None, cut: Cut | None) -> bool:
 
 
 def _checking(schema: Mapping[str, Any], where: str) -> Callable[[bytes], object]:
+    from redstart.schema.json_schema import compile_schema  # most outputs follow from an annotation
+
     validator = compile_schema(schema, where=where)
 
     return lambda raw: validator.check(decode(raw), noun="value")

@@ -6,16 +6,14 @@ Spec: /specification/2026-07-28/basic/transports/streamable-http (parameter head
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Struct
 
 from redstart.features.errors import RegistrationError
 from redstart.features.rules import Rule, wrong
-from redstart.protocol.call import Call
 from redstart.protocol.headers import TOKEN, ParamRule, param_rules
-from redstart.wire.jsonrpc import decode
 
 
 class Header(Struct, frozen=True):
@@ -45,14 +43,3 @@ def header_rules(schema: Mapping[str, Any], where: str) -> list[ParamRule]:
         return param_rules(schema)
     except ValueError as error:
         raise RegistrationError(f"{where}: {error}") from None
-
-
-def check_headers(rules: Sequence[ParamRule], call: Call, raw: Raw | UnsetType) -> None:
-    """Refuse a call whose headers say something else than its arguments."""
-    try:
-        arguments = decode(raw) if raw is not UNSET else {}
-    except ValueError:
-        return  # the arguments are refused where they are bound
-    if isinstance(arguments, dict):
-        for rule in rules:
-            rule.check(call.headers, arguments)  # type: ignore[arg-type]

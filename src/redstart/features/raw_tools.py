@@ -9,37 +9,13 @@ from typing import Any, cast, get_origin
 from msgspec import UNSET, Raw, Struct
 
 from redstart.features.errors import RegistrationError
-from redstart.features.rules import FLAG, NAME, REQUIRED_TEXT
+from redstart.features.options import OwnParameters, Parameter
+from redstart.features.registry import Injected
 from redstart.schema.json_schema import Validator, compile_schema
 from redstart.schema.signature import EMPTY, Signature
 from redstart.wire.jsonrpc import decode
-from redstart.wire.types import Explained
 
 Read = Callable[[bytes | Raw | None], dict[str, Any]]
-Injected = Callable[[Any, Any], bool]
-
-
-class Parameter(Struct, metaclass=Explained):
-    """One argument of an explicit Tool.
-
-    >>> Parameter("expression", "string", "Math expression to evaluate", required=True).required
-    True
-    """
-
-    name: str
-    type: Any = "string"
-    description: str = ""
-    required: bool = False
-    default: Any = UNSET
-
-    def __post_init__(self) -> None:
-        self.name = REQUIRED_TEXT.check("name of a Parameter", self.name)
-        self.description = NAME.check("description of a Parameter", self.description)
-        self.required = FLAG.check("required of a Parameter", self.required)
-
-
-class OwnParameters(list[Parameter]):
-    """Parameters that were read from the handler itself: it takes them by name, also where there is only one."""
 
 
 class Explicit(Struct):

@@ -9,7 +9,7 @@ import logging
 from base64 import b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import UNSET, Raw, Struct
 
@@ -85,6 +85,10 @@ class Compiled(Struct, Generic[D], eq=False, kw_only=True):
             "icons": list(declared.icons) if declared.icons else None,
             "meta": dict(declared.meta) if declared.meta else None,
         }
+
+
+Injected: TypeAlias = Callable[[Any, Any], bool]
+"""Whether a parameter with this annotation and default is filled by the server."""
 
 
 class Compiler(Protocol):

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import GenericAlias
 from typing import Any, Final, TypeVar, Unpack
 
 from msgspec import Struct
 
 from redstart.features.errors import RegistrationError, place
-from redstart.features.options import PredicateOptions, Proofs, Solutions
-from redstart.features.raw_tools import OwnParameters, Parameter
+from redstart.features.options import OwnParameters, Parameter, PredicateOptions, Proofs, Solutions
+from redstart.features.output import Collected, Cut
 from redstart.features.rules import checked, showing
-from redstart.features.scopes import local_names
-from redstart.schema.callables import CallTarget, find_target
+from redstart.schema.callables import CallTarget, find_target, local_names
 from redstart.schema.docstring import parse_docstring
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,29 +56,6 @@ class Ask:
         self.key = key
 
 
-class Cut(Struct, frozen=True):
-    """Where the solutions of a generator end."""
-
-    limit: int
-    many: bool
-    """Whether the result is a list of solutions; else it is the first solution itself."""
-    logical: bool = False
-    """Whether None, False and no solution at all mean failure."""
-    empty: bool = True
-    """Whether there may be no solution."""
-    surely: bool = False
-    """Whether failing is a bug of the tool, which the log should know."""
-
-
-class Collected(Struct):
-    """All that a generator has given."""
-
-    items: list[Any]
-    returned: Any = None
-    cut: Cut | None = None
-    truncated: bool = False
-
-
 class Collector:
     """Takes what a generator yields, one by one, until it is enough."""
 
@@ -112,10 +88,8 @@ class Collector:
         return Collected(self._items, self.returned, self._cut, self._truncated)
 
 
-def cut_for(solutions: Solutions | None) -> Cut | None:
+def cut_for(solutions: Solutions) -> Cut:
     """What `solutions=` means."""
-    if solutions is None:
-        return None
     return Cut(1, many=False) if solutions == "first" else Cut(CAP if solutions == "all" else int(solutions), many=True)
 
 
@@ -232,7 +206,6 @@ def predicate_options(
     where = place(fn)
     many, empty, surely = PROOFS[proofs or "zero_or_one"]
     cut = cut_for(("all" if many else "first") if solutions is None else solutions)
-    assert cut is not None
     cut = Cut(cut.limit, cut.many, logical=True, empty=empty, surely=surely)
     made = {**options, "outputs": outputs, "cut": cut}
     if mode is not None:
@@ -279,19 +252,3 @@ def _arguments(fn: Callable[..., Any], injected: Callable[[Any, Any], bool]) -> 
 def _resolved(target: CallTarget, parameter: inspect.Parameter) -> Any:
     given = parameter.annotation
     return given if given is parameter.empty else target.resolve(given, parameter.name)
-
-
-# ---------------------------------------------------------------- named outputs
-
-
-def named(names: Sequence[str], value: Any) -> dict[str, Any]:
-    """The outputs by their names, from a tuple, a mapping or an object with such attributes."""
-    if isinstance(value, Mapping) and set(names) <= value.keys():
-        return {name: value[name] for name in names}
-    if all(hasattr(value, name) for name in names) and not isinstance(value, str | int | float):
-        return {name: getattr(value, name) for name in names}
-    if len(names) == 1:
-        return {names[0]: value}
-    if isinstance(value, tuple | list) and len(value) == len(names):
-        return dict(zip(names, value, strict=True))
-    raise ValueError(f"expected the {len(names)} outputs {', '.join(names)}, got {type(value).__name__}")

@@ -12,33 +12,29 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Unpack
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, Unanswered, log, place
 from redstart.features.options import ANNOTATIONS, ToolOptions
-from redstart.features.output import Output
-from redstart.features.param_headers import check_headers, header_rules
-from redstart.features.raw_tools import Injected as Injected
-from redstart.features.raw_tools import Parameter as Parameter
-from redstart.features.raw_tools import compile_explicit
-from redstart.features.registry import Compiled, Compiler, Registry
+from redstart.features.output import Cut, Output
+from redstart.features.registry import Compiled, Compiler, Injected, Registry
 from redstart.features.results import Unencodable, finished, size
 from redstart.features.rules import HANDLER, NAME, OptionError, caller, checked, did_you_mean, showing
-from redstart.features.scopes import with_local_names
-from redstart.features.solutions import Cut, cut_for, predicate_options
 from redstart.protocol.call import Call
 from redstart.protocol.headers import ParamRule
+from redstart.schema.callables import with_local_names
 from redstart.schema.errors import ShapeError
 from redstart.schema.signature import Signature, compile_signature
 from redstart.wire import types as t
-from redstart.wire.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, ProtocolError
+from redstart.wire.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, ProtocolError, decode
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_NAME: Final = r"[A-Za-z0-9_.-]{1,128}"
 
 
 class Tool:
     """A function that a model may call, and what is told about it. Registering it does not change it.
 
+    >>> from redstart import Parameter
     >>> tool = Tool("shout", handler=lambda args: args["text"].upper(), parameters=[Parameter("text", required=True)])
     >>> tool.name
     'shout'
@@ -81,7 +77,11 @@ class Tool:
         self.visible = given["visible"]
         self.tags = frozenset(given["tags"])
         self.place = place(handler)
-        self.cut = cut or cut_for(given["solutions"])
+        self.cut = cut
+        if cut is None and given["solutions"] is not None:
+            from redstart.features.solutions import cut_for
+
+            self.cut = cut_for(given["solutions"])
         self.typed = self.parameters is None and self.input_schema is None
         """Whether the arguments follow from the handler's own signature."""
 
@@ -102,7 +102,7 @@ class Tool:
 
     def compile_types(self, compiler: Compiler) -> CompiledTool:
         """The compiled form, but for the way in which its handler runs."""
-        if not _NAME.fullmatch(self.name):
+        if not re.fullmatch(_NAME, self.name):
             hint = "give it one with name=" if self.name in ("", "<lambda>") else "use letters, digits, _ . -"
             raise RegistrationError(f"{self.place}: {self.name!r} is not a valid tool name; {hint}")
         self._warn_of_annotations()
@@ -116,6 +116,8 @@ class Tool:
             described, schema = signature.description, signature.input_schema
             bind, filled, returns = signature.bind, signature.injected, signature.returns
         else:
+            from redstart.features.raw_tools import compile_explicit
+
             explicit = compile_explicit(
                 self.name, handler, self.parameters, self.input_schema, injected, self.place, self.apply_defaults
             )
@@ -130,7 +132,7 @@ class Tool:
             injected=filled,
             bind=bind,
             output=Output(wanted, self.output_schema, self.outputs, self.cut, where),
-            header_rules=tuple(header_rules(schema, self.place)),
+            header_rules=_header_rules(schema, self.place),
             handler=handler,
             executor=self.executor,
         )
@@ -179,7 +181,20 @@ class CompiledTool(Compiled[Tool], kw_only=True):
 def tool_of(fn: Callable[..., Any], injected: Injected) -> Tool:
     """The tool that a function is, as it stands or as `@predicate` has marked it."""
     marks = getattr(fn, "__redstart_predicate__", None)
-    return Tool(handler=fn) if marks is None else Tool(handler=fn, **predicate_options(fn, injected, **marks))
+    if marks is None:
+        return Tool(handler=fn)
+    from redstart.features.solutions import predicate_options
+
+    return Tool(handler=fn, **predicate_options(fn, injected, **marks))
+
+
+def _header_rules(schema: Mapping[str, Any], where: str) -> tuple[ParamRule, ...]:
+    """The arguments that modern HTTP clients repeat in a header."""
+    if "x-mcp-header" not in str(schema):
+        return ()
+    from redstart.features.param_headers import header_rules
+
+    return tuple(header_rules(schema, where))
 
 
 class Tools:
@@ -197,7 +212,7 @@ class Tools:
             raise self.unknown(params.name, call)
         raw = params.arguments
         if tool.header_rules and call.headers is not None and call.dialect.modern:
-            check_headers(tool.header_rules, call, raw)
+            _check_headers(tool.header_rules, call, raw)
         return self._run(call, tool, None if raw is UNSET else raw, call.dialect.structured)
 
     async def run(self, call: Call, name: str, raw: bytes) -> t.ToolResult:
@@ -250,6 +265,17 @@ class Tools:
     def unknown(self, name: str, call: Call) -> ProtocolError:
         hint = did_you_mean(name, self.registry.seen(call))
         return ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}{hint}")
+
+
+def _check_headers(rules: Sequence[ParamRule], call: Call, raw: Raw | UnsetType) -> None:
+    """Refuse a call whose headers do not agree with its arguments."""
+    try:
+        arguments = decode(raw) if raw is not UNSET else {}
+    except ValueError:
+        return  # the arguments are refused where they are bound
+    if isinstance(arguments, dict):
+        for rule in rules:
+            rule.check(call.headers, arguments)  # type: ignore[arg-type]
 
 
 def check_needs(call: Call, needs: Sequence[str]) -> None:
