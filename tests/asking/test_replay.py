@@ -29,7 +29,7 @@ from asking.player import (
     serve,
     text,
 )
-from redstart import Context, SyncContext
+from redstart import Context, ProtocolError, SyncContext
 
 
 def test_a_handler_that_asks_something_else_is_found_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -326,3 +326,17 @@ def test_rehearsal_finds_a_handler_that_does_not_repeat_itself() -> None:
     server = serve(t)
     server.runtime.force_replay = True
     assert "'Run 0?'" in run(server, play)["error"]["message"]
+
+
+def test_rehearsal_remembers_that_a_question_was_not_answered() -> None:
+    async def t(ctx: Context) -> str:
+        try:
+            said = (await ctx.sample("Say something")).text
+        except ProtocolError as error:
+            said = str(error)
+        return f"{said}; {await ctx.ask('Name?')}"
+
+    server = serve(t)
+    server.runtime.force_replay = True
+    text, _ = play_tool(server, NOVEMBER, script(ValueError("no model here"), accept(answer="Ada")))
+    assert text == "The client did not answer sampling/createMessage: no model here; Ada"

@@ -17,23 +17,47 @@ from typing import Any, Final, TypeVar
 
 from msgspec import DecodeError, Raw, Struct
 
-from redstart.asking.questions import CANCEL, Answer, BadAnswer, Question, no_stream, value_of
+from redstart.asking.forms import CONFIRM
+from redstart.asking.questions import (
+    CANCEL,
+    Accepted,
+    Answer,
+    BadAnswer,
+    Question,
+    UrlElicitationRequired,
+    form_question,
+    no_stream,
+    value_of,
+    visit_question,
+)
 from redstart.asking.scope import scoped
-from redstart.asking.seal import USED, refused
-from redstart.asking.state import Answered, Asked, Memory, asked
+from redstart.asking.seal import USED, KeyRing, StateTooLarge, refused
+from redstart.asking.state import Answered, Asked, Memory, asked, binding, open_state, seal_state
 from redstart.asking.steps import RunningSteps, Steps, inside
 from redstart.execution.limits import off_the_clock, stepped_out
-from redstart.features.errors import Unanswered, Unwind, log
+from redstart.features.errors import ToolError, Unanswered, Unwind, log
 from redstart.features.principal import principal_key
+from redstart.features.tools import CompiledTool
 from redstart.protocol.call import Call, Pending
+from redstart.store.shared import SharedState
 from redstart.store.shared import scoped as owned
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, decode
+from redstart.wire.types import InputRequired, Result, ToolResult
 
 A = TypeVar("A")
+Outcome = Result | Raw
+Handler = Callable[[Call], Awaitable[Outcome]]
 Batch = list[tuple[Question[object], asyncio.Future[Any]]]
 
 TRIES: Final = 2
 """How often a handshake client is asked one question before a bad answer counts as none."""
+
+SWALLOWED: Final = (
+    "The handler went on after a question that ends its run: somewhere it catches BaseException (or a bare `except:`) "
+    "around ctx.elicit, ctx.ask, … Catch Exception instead, or re-raise."
+)
+AFTERWARDS: Final = 60.0
+"""Seconds that the store keeps a record longer than the state that it belongs to."""
 
 
 class Phase(StrEnum):
@@ -83,11 +107,7 @@ class Dialogue(Struct, eq=False):
 
     call: Call
     memory: Memory
-    running: RunningSteps
-    timeout: float
-    """Seconds that a handshake client has for an answer."""
-    place: Callable[[Call], str]
-    """Names the handler and its file, for the log."""
+    shared: Asking
     once: str = ""
     """The name of the state that this round came with, if it is for one use and not used up yet."""
     phase: Phase = Phase.RUNNING
@@ -132,7 +152,7 @@ class Dialogue(Struct, eq=False):
     def fail(self, code: int, text: str, advice: str = "") -> ProtocolError:
         """The error that ends the call, even if the handler catches it. The log gets the advice too."""
         if code == INTERNAL_ERROR:
-            log.error("%s: %s", self.place(self.call), f"{text} {advice}".rstrip())
+            log.error("%s: %s", self.shared.place(self.call), f"{text} {advice}".rstrip())
         self.signal(Signal.FAILED)
         self.error = ProtocolError(code, text)
         return self.error
@@ -160,7 +180,7 @@ class Dialogue(Struct, eq=False):
     async def spend(self) -> None:
         """Use up the state that this round came with."""
         name, self.once = self.once, ""
-        if not await self.running.keep(self.stored("used", name), b"1", once=True):
+        if not await self.shared.steps.keep(self.stored("used", name), b"1", once=True):
             raise refused(USED)
 
     def stored(self, *parts: str) -> str:
@@ -188,7 +208,7 @@ class Dialogue(Struct, eq=False):
     async def begin_step(self, key: str) -> tuple[Steps, str, bytes | None]:
         """The steps of this dialogue, the key as it knows it, and the recorded result if there is one."""
         if self.steps is None:
-            self.steps = Steps(self)
+            self.steps = Steps(self, self.shared.steps)
         key = _checked_key(key)
         return self.steps, key, await self.steps.begin(key)
 
@@ -260,7 +280,7 @@ class Dialogue(Struct, eq=False):
         listeners = self.call.link.on_initialized
         listeners.append(initialized.set)
         try:
-            async with asyncio.timeout(self.timeout):
+            async with asyncio.timeout(self.shared.timeout):
                 return await initialized.wait()
         except TimeoutError:
             return False
@@ -279,7 +299,7 @@ class Dialogue(Struct, eq=False):
         self.waiting[future] = pending
         try:
             call.channel.send(data)
-            async with asyncio.timeout(self.timeout):
+            async with asyncio.timeout(self.shared.timeout):
                 return await future
         except TimeoutError:
             return None
@@ -418,6 +438,233 @@ class ReplayedDialogue(Dialogue):
                 future.cancel()
 
 
+class Asking:
+    """What the dialogues of one server share, and how a call that asks is run.
+
+    `Runtime.answer` comes here where something unusual happened; a call that never asks does not.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        find_tool: Callable[[str], CompiledTool | None],
+        keys: KeyRing,
+        open_store: Callable[[], SharedState],
+        timeout: float,
+        single_use: bool,
+    ) -> None:
+        self.steps = RunningSteps(open_store, timeout + AFTERWARDS)
+        self._server = server
+        self._find_tool = find_tool
+        self._keys = keys
+        self.timeout = timeout
+        """Seconds that a client has for an answer."""
+        self._single_use = single_use
+        self._behind_middleware = False
+        """Whether middleware may change a call before its handler sees it."""
+
+    def place(self, call: Call) -> str:
+        """The handler and its file, for the log."""
+        tool = self._find_tool(call.params.name) if call.method.name == "tools/call" else None
+        return call.method.name if tool is None else f"{tool.declared.place}: {tool.key}"
+
+    def _is_single_use(self, call: Call) -> bool:
+        """Whether the states of this call are for one use: `Server(single_use=True)` or `@tool(single_use=True)`."""
+        if self._single_use or call.method.name != "tools/call":
+            return self._single_use
+        tool = self._find_tool(call.params.name)
+        return tool is not None and tool.declared.single_use
+
+    # ------------------------------------------------------------ how a run begins
+
+    def dialogue(self, call: Call) -> Dialogue:
+        """The dialogue of a call; its first question or step begins it."""
+        dialogue = call.dialogue
+        if dialogue is None:
+            kind = Dialogue if call.dialect.asks else ReplayedDialogue
+            dialogue = kind(call, Memory(), self)
+            if call.open:
+                call.dialogue = dialogue
+            elif kind is ReplayedDialogue:  # a task that the call has left behind asks: nobody can answer
+                dialogue.signal(Signal.ENDED)
+        assert isinstance(dialogue, Dialogue)
+        return dialogue
+
+    def ask(self, call: Call, question: Question[A], threaded: bool) -> Awaitable[A]:
+        """The answer to `question`; in the modern era waiting for it may end the run of the handler."""
+        question.threaded = threaded
+        dialogue = call.dialogue
+        return (dialogue if isinstance(dialogue, Dialogue) else self.dialogue(call)).ask(question)
+
+    def elicit(
+        self, call: Call, message: str, schema: object, key: str | None, threaded: bool
+    ) -> Awaitable[Answer[Any]]:
+        """The user's answer to a form."""
+        question = form_question(call, message, schema, key)
+        question.threaded = threaded
+        dialogue = call.dialogue
+        return (dialogue if isinstance(dialogue, Dialogue) else self.dialogue(call)).ask(question)
+
+    async def value(self, call: Call, message: str, schema: object, key: str | None, threaded: bool) -> Any:
+        """The value that the user gives; if there is none, the call ends with a result that says so."""
+        return value_of(await self.elicit(call, message, schema, key, threaded), message)
+
+    async def confirmed(self, call: Call, message: str, key: str | None, threaded: bool) -> bool:
+        """Whether the user says yes."""
+        answer = await self.elicit(call, message, CONFIRM, key, threaded)
+        return isinstance(answer, Accepted) and answer.data is True
+
+    def run(self, call: Call, handler: Handler, rehearse: bool) -> Awaitable[Outcome]:
+        """Run a call that brings answers. `rehearse` runs those of the handshake era by replay too."""
+        if call.dialect.modern:
+            memory, once = open_state(self._keys, self._server, call)
+            if memory.unsealed and self._is_single_use(call):
+                memory.unsealed = {}
+            dialogue = ReplayedDialogue(call, memory, self, once)
+            call.dialogue = dialogue
+            if once and not self._behind_middleware:  # middleware may still refuse the call
+                return dialogue.spend_first(handler)
+            return handler(call)
+        return self._rehearse(call, handler) if rehearse else handler(call)
+
+    async def _rehearse(self, call: Call, handler: Handler) -> Outcome:
+        """Run a handshake call as the modern era would: each answer runs the handler again from its first line.
+
+        For tests: a handler that does not repeat itself is found on the first day.
+        """
+        dialogue = call.dialogue = ReplayedDialogue(call, Memory(), self)
+        while True:
+            try:
+                result = await self.conclude(call, await handler(call))
+            except (asyncio.CancelledError, Unwind, BaseExceptionGroup) as error:
+                result = await self.end(call, error)
+            if not isinstance(result, InputRequired):
+                return result
+            replies = await asyncio.gather(*map(dialogue.request, dialogue.open))
+            for question, (reply, _) in zip(dialogue.open, replies, strict=True):
+                dialogue.memory.answers[question.name] = Answered(asked(question), reply)
+            dialogue.restart()
+
+    def inside_middleware(self, dispatch: Handler) -> Handler:
+        """The handlers as middleware sees them: a question ends a call as a result, not as a cancellation."""
+        self._behind_middleware = True
+
+        async def answer(call: Call) -> Outcome:
+            if isinstance(call.dialogue, Dialogue) and call.dialogue.phase in (Phase.RETURNED, Phase.CONCLUDED):
+                call.dialogue.repeat()
+            try:
+                if isinstance(call.dialogue, Dialogue) and call.dialogue.once:
+                    result = await call.dialogue.spend_first(dispatch)
+                else:
+                    result = await dispatch(call)
+                if call.dialogue is not None and call.dialogue.ended:
+                    result = await self.conclude(call, result)
+                return result  # otherwise middleware itself may go on to ask
+            except (asyncio.CancelledError, Unwind, BaseExceptionGroup, UrlElicitationRequired) as error:
+                return await self.end(call, error)
+            finally:
+                if isinstance(call.dialogue, Dialogue):
+                    call.dialogue.signal(Signal.RETURNED)
+
+        return answer
+
+    # ------------------------------------------------------------ how a run ends
+
+    async def conclude(self, call: Call, result: Outcome) -> Outcome:
+        """The result of a call that has a dialogue, from what its handler returned."""
+        dialogue = call.dialogue
+        if not isinstance(dialogue, Dialogue) or dialogue.phase is Phase.CONCLUDED:
+            return result
+        if dialogue.waiting:
+            dialogue.close()
+        if dialogue.error is not None:
+            raise dialogue.error
+        if dialogue.ended:
+            dialogue.take_back()
+            if dialogue.phase is Phase.ENDING:  # a branch of the handler failed in the turn in which another one asked
+                return await self._input_required(dialogue)
+            if not getattr(result, "is_error", False):  # an error on the way out is a result
+                log.error("%s: %s", self.place(call), SWALLOWED)
+                raise ProtocolError(INTERNAL_ERROR, SWALLOWED)
+            dialogue.signal(Signal.CONCLUDED)
+        elif dialogue.memory.unread:
+            names = ", ".join(sorted(dialogue.memory.unread))
+            log.warning("%s: the handler no longer asked what it had asked before: %s", self.place(call), names)
+            dialogue.memory.unread.clear()
+        return result
+
+    async def end(self, call: Call, error: BaseException) -> Outcome:
+        """The result of a run that ended with `error` because of a question; any other error is raised again."""
+        try:
+            if isinstance(error, UrlElicitationRequired):
+                return await self.conclude(call, await self._must_visit(call, error))
+            dialogue, task = call.dialogue, call.run
+            if isinstance(dialogue, Dialogue):
+                if dialogue.waiting:
+                    dialogue.close()
+                if dialogue.error is not None:
+                    raise dialogue.error
+                if dialogue.cancelled is not None:
+                    dialogue.take_back()
+                stopped = task is not None and task.cancelling()  # by somebody else than a question
+                ours = isinstance(error, asyncio.CancelledError) or _ends_a_run(error)
+                if dialogue.ended and ours and not stopped:
+                    return await self._input_required(dialogue)
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling():
+                # The client still waits.
+                raise RuntimeError("something that the handler waited for was cancelled") from error
+            raise error
+        finally:
+            del error  # its traceback knows this frame: a cycle would keep the whole call
+
+    async def _must_visit(self, call: Call, error: UrlElicitationRequired) -> Outcome:
+        """A handler needs its user to go to a web page first: said in the way of the dialect."""
+        if call.dialect.url_required and call.capabilities.has("elicitation.url"):
+            raise error
+        if not call.dialect.modern:
+            return _in_words(call, f"{error.message} This client cannot open a web page for the user.")
+        dialogue = self.dialogue(call)
+        question = visit_question(call, error.url, error.message)
+        record, dialogue.memory.visit = dialogue.memory.visit, None
+        try:
+            if record is not None:
+                value_of(question.read(record.result), error.message)
+        except (Unanswered, BadAnswer) as refusal:
+            return _in_words(call, str(refusal))
+        dialogue.open = [question]
+        return await self._input_required(dialogue)
+
+    async def _input_required(self, dialogue: Dialogue) -> InputRequired:
+        """The result that asks the open questions, and carries what is known so far."""
+        call, memory = dialogue.call, dialogue.memory
+        dialogue.signal(Signal.CONCLUDED)
+        if dialogue.steps is not None:
+            await dialogue.steps.settled()
+        requests = {}
+        for question in dialogue.open:
+            params = question.worded() if question.problem else question.params
+            requests[question.name] = {"method": question.method, "params": params}
+        result = InputRequired(result_type="input_required", input_requests=requests)
+        if not call.dialect.modern:  # a rehearsal goes on by itself
+            return result
+        if dialogue.steps is not None and not self._keys.secret:
+            await dialogue.steps.keep_all()
+        if dialogue.once:
+            await dialogue.spend()
+        if not memory.bound:  # to what the client sent; middleware may have changed it
+            sent = call.method.decode(call.raw_params) if self._behind_middleware else call.params
+            memory.bound = binding(self._server, call, sent)
+        try:
+            result.request_state = seal_state(
+                self._keys, memory, dialogue.open, self.timeout, self._is_single_use(call)
+            )
+        except StateTooLarge as error:
+            log.error("%s: %s", self.place(call), error)
+            raise ProtocolError(INTERNAL_ERROR, str(error)) from None
+        return result
+
+
 def _checked_key(key: object) -> str:
     """The key of a question or step as this call knows it."""
     if not key or not isinstance(key, str):
@@ -425,10 +672,10 @@ def _checked_key(key: object) -> str:
     return scoped(str.__str__(key))  # also of an Enum whose members are text
 
 
-def ends_a_run(error: BaseException) -> bool:
+def _ends_a_run(error: BaseException) -> bool:
     """Whether a question may have ended a run with this exception; a task group puts it into a group."""
     if isinstance(error, BaseExceptionGroup):
-        return any(map(ends_a_run, error.exceptions))
+        return any(map(_ends_a_run, error.exceptions))
     return isinstance(error, asyncio.CancelledError | Unwind)
 
 
@@ -448,3 +695,10 @@ def _divergence(before: Asked, now: Question[object]) -> str:
         f"{before.kind} {before.message!r}, and now {now.kind} {now.message!r}. Between two rounds a handler must "
         "repeat itself: put what may change into ctx.step(...), and give questions that come in any order a key=."
     )
+
+
+def _in_words(call: Call, text: str) -> ToolResult:
+    """A failure as the model may read it; where there is no model, an error for the client."""
+    if call.method.name != "tools/call":
+        raise ProtocolError(INTERNAL_ERROR, text)
+    return ToolError(text).result()

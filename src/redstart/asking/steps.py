@@ -92,10 +92,7 @@ class _Owner(Protocol):
     """The dialogue that steps belong to."""
 
     memory: Memory
-    running: RunningSteps
-
-    @property
-    def ended(self) -> bool: ...
+    ended: bool
 
     def stored(self, *parts: str) -> str: ...
 
@@ -107,10 +104,10 @@ class Steps:
 
     __slots__ = ("_dialogue", "_memory", "_performing", "_running", "names")
 
-    def __init__(self, dialogue: _Owner) -> None:
+    def __init__(self, dialogue: _Owner, running: RunningSteps) -> None:
         self._dialogue = dialogue
         self._memory = dialogue.memory
-        self._running = dialogue.running
+        self._running = running
         self.names: set[str] = set()
         """The keys that this run of the handler has used."""
         self._performing: dict[str, asyncio.Future[None]] = {}
@@ -126,35 +123,26 @@ class Steps:
         if key in self.names:
             raise ValueError(f"two steps of one call have the key {key!r}; each needs its own")
         self.names.add(key)
+        memory, name = self._memory, self._name(key)
         try:
-            await self._running.wait_for(self._name(key))
-            if key not in self._memory.results:
+            await self._running.wait_for(name)
+            if key not in memory.results:
                 if self._dialogue.ended:  # a question has ended this run: the rest of it belongs to a later one
                     raise asyncio.CancelledError
-                await self._claim(key)
-        except BaseException:
-            self.names.discard(key)
-            raise
-        result = self._memory.results.get(key)
-        return None if result is None else bytes(result.raw)
-
-    async def _claim(self, key: str) -> None:
-        """Let the caller perform this step, unless the store has its result."""
-        name = self._name(key)
-        self._performing[key] = self._running.claim(name, key)
-        recorded = None
-        try:
-            if self._memory.rounds:
-                recorded = await self._running.store.kv_get(name)
+                self._performing[key] = self._running.claim(name, key)
+                recorded = await self._running.store.kv_get(name) if memory.rounds else None
                 if recorded is not None:
                     self._accept(key, recorded)
-                elif key in self._memory.performed:
+                elif key in memory.performed:
                     raise self._lost(key)
+                else:
+                    return None
         except BaseException:
+            self.names.discard(key)
             self._release(key)
             raise
-        if recorded is not None:
-            self._release(key)
+        self._release(key)
+        return bytes(memory.results[key].raw)
 
     async def end(self, key: str, raw: bytes | None) -> bytes:
         """Record the result of a step before anybody sees it; None says that it failed."""
@@ -203,8 +191,8 @@ class Steps:
         return recorded
 
     def _release(self, key: str) -> None:
-        self._performing.pop(key, None)
-        self._running.release(self._name(key))
+        if self._performing.pop(key, None) is not None:
+            self._running.release(self._name(key))
 
     # ------------------------------------------------------------ all of them
 

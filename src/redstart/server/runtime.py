@@ -35,7 +35,7 @@ from redstart.wire.meta import Implementation
 from redstart.wire.types import Text, ToolResult
 
 if TYPE_CHECKING:
-    from redstart.asking.runs import Asking
+    from redstart.asking.dialogue import Asking
     from redstart.asking.seal import KeyRing
     from redstart.features.prompts import CompiledPrompt
     from redstart.features.resources import CompiledResource
@@ -144,7 +144,7 @@ class Runtime:
     @cached_property
     def asking(self) -> Asking:
         """What runs calls that ask; loaded by the first question, because most servers never ask."""
-        from redstart.asking.runs import Asking
+        from redstart.asking.dialogue import Asking
 
         options = self.options
         return Asking(
