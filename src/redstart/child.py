@@ -37,15 +37,14 @@ class ParentPipe:
 
     def __init__(self) -> None:
         self.lines = os.fdopen(os.dup(0), "rb")
-        self._fd = os.dup(1)
+        self._out = os.fdopen(os.dup(1), "wb")
         with open(os.devnull, "rb") as empty:
             os.dup2(empty.fileno(), 0)
         os.dup2(2, 1)
 
     def send(self, message: ChildMessage) -> None:
-        data = memoryview(_encode(message) + b"\n")
-        while data:
-            data = data[os.write(self._fd, data) :]
+        self._out.write(_encode(message) + b"\n")
+        self._out.flush()
 
 
 class ChildContext(RequestContext):

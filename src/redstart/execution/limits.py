@@ -178,7 +178,7 @@ class Deadline:
     A handler may be called by another one (`parent`), whose time then stands still too.
     """
 
-    __slots__ = ("_expire", "_handle", "_left", "_loop", "_over", "_parent", "_paused", "_since", "expired")
+    __slots__ = ("_expire", "_handle", "_left", "_loop", "_parent", "_paused", "_since", "expired")
 
     def __init__(
         self,
@@ -189,7 +189,6 @@ class Deadline:
     ) -> None:
         self.expired = False
         self._parent = parent
-        self._over = False
         self._loop = loop
         self._left = seconds
         self._expire = expire
@@ -217,16 +216,16 @@ class Deadline:
         if self._parent is not None:
             self._parent.resume()
         self._paused -= 1
-        if self._paused == 0 and not self.expired and not self._over:
+        if self._paused == 0 and not self.expired:
             self._since = self._loop.time()
             self._handle = self._loop.call_later(max(0.0, self._left), self._fire)
 
     def stop(self) -> None:
-        """The handler has ended. A resume after this does not start the clock again."""
+        """The handler has ended: a pause without an end, so that a late resume does not start the clock again."""
+        self._paused += 1
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
-        self._over = True
 
 
 current_deadline: contextvars.ContextVar[Deadline | None] = contextvars.ContextVar("redstart.deadline", default=None)

@@ -2,8 +2,8 @@
 
 A child serves one function, one call at a time, is started when first needed and then kept. It leads a process
 group of its own, so that it and whatever it started can be ended together. The other end is `redstart.child`.
-The pipes are blocking and have threads of their own: they work alike on every loop and platform, and after a loop
-was closed without a word.
+The pipes are blocking and are read by threads of their own: unlike asyncio's subprocesses they work in the same way
+on every loop, and can be closed after their loop is closed.
 """
 
 from __future__ import annotations
