@@ -589,6 +589,15 @@ def test_an_integer_that_is_no_choice_is_a_number(kind: Any) -> None:
     assert type(shape.decode(b"1")) is not float
 
 
+@pytest.mark.parametrize("kind", [Literal[1, 2], Level])
+def test_a_choice_is_the_same_number_however_it_is_written(kind: Any) -> None:
+    compiled = compile_type(kind)
+    assert jsonschema.Draft202012Validator(compiled.schema()).is_valid(1.0)
+    assert compiled.decode(b"1.0") == compiled.convert(1.0, lax=False) == 1
+    with pytest.raises(ShapeError, match=r"must be one of 1, 2, got 1\.5"):
+        compiled.decode(b"1.5")
+
+
 def test_a_text_means_something_only_in_the_code_that_it_stands_in() -> None:
     assert compile_type("list[int]", globalns=globals()).schema() == array(INT)
     for text in ("list[int]", "__import__('os')"):

@@ -538,13 +538,11 @@ class CompiledType:
         """The value of strict JSON bytes."""
         decoder = self._decoder
         if decoder is None:
-            decoder = self._decoder = self._make_decoder()
+            decoder = self._decoder = native_decoder(self.native) or self._slowly
         try:
             return decoder(raw)
-        except ShapeError:
-            raise
-        except (ValueError, RecursionError) as error:
-            raise self._explained(raw, error) from None
+        except (ValueError, RecursionError):
+            return self._slowly(raw)  # the nodes have the last word, and say what is wrong
 
     def convert(self, value: object, *, lax: bool = True) -> Any:
         """The value of JSON builtins; all problems at once in a ShapeError."""
@@ -557,21 +555,13 @@ class CompiledType:
             raise walk.error("value")
         return out
 
-    def _make_decoder(self) -> Callable[[bytes], Any]:
-        decoder = native_decoder(self.native)
-        return decoder if decoder is not None else self._slowly
-
     def _slowly(self, raw: bytes) -> Any:
-        return self.convert(msgspec.json.decode(raw), lax=False)
-
-    def _explained(self, raw: bytes, error: Exception) -> ShapeError:
         try:
-            self._slowly(raw)
-        except ShapeError as explained:
-            return explained
-        except (ValueError, RecursionError):
-            return ShapeError([Problem("", f"is not valid JSON: {error}")], noun="value")
-        return ShapeError([Problem("", f"is refused: {error}")], noun="value")
+            return self.convert(msgspec.json.decode(raw), lax=False)
+        except ShapeError:
+            raise
+        except (ValueError, RecursionError) as error:
+            raise ShapeError([Problem("", f"is not valid JSON: {error}")], noun="value") from None
 
 
 def native_decoder(native: Any) -> Callable[[bytes], Any] | None:
