@@ -7,7 +7,7 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import eq
-from typing import Any, ParamSpec, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -20,7 +20,6 @@ COMPARED = 48  # names that are compared in full
 SHOWN_PATH = 300
 SHOWN_REASON = 300
 
-P = ParamSpec("P")
 ValuePath: TypeAlias = "str | tuple[ValuePath, str | int]"
 """Where a value is: "" at the top, else the place around it and a key. Only `spelled` makes a text of it."""
 
@@ -82,33 +81,6 @@ class ShapeError(ValueError):
         return " ".join(shown)
 
 
-class Findings:
-    """What is wrong with one value: the first few problems, and the number of all.
-
-    A problem is kept as the function that writes it and what that needs: most are found while a branch of a union
-    is tried, and are never read.
-    """
-
-    __slots__ = ("count", "first")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first: list[tuple[Callable[..., Problem], tuple[Any, ...]]] = []
-
-    def add(self, make: Callable[P, Problem], *args: P.args, **kwargs: P.kwargs) -> None:
-        self.count += 1
-        if self.count <= SHOWN_PROBLEMS:
-            self.first.append((make, args))
-
-    def include(self, other: "Findings") -> None:
-        self.first += other.first[: max(SHOWN_PROBLEMS - self.count, 0)]
-        self.count += other.count
-
-    def error(self, noun: str = "argument") -> ShapeError:
-        made = [make(*args) for make, args in self.first]
-        return ShapeError(made, noun=noun, more=self.count - len(made))
-
-
 def missing(place: ValuePath, brief: str) -> Problem:
     return Problem(spelled(place), brief, kind="missing")
 
@@ -121,7 +93,7 @@ def refused(place: ValuePath, reason: object) -> Problem:
     return Problem(spelled(place), f"is refused: {cut(str(reason))}")
 
 
-def bad_key(make: Callable[..., Problem], args: tuple[Any, ...]) -> Problem:
+def bad_key(make: Callable[..., Problem], args: tuple[object, ...]) -> Problem:
     """The problem of a key, as a problem of its entry."""
     inner = make(*args)
     return Problem(inner.path, f"has a bad key: it {inner.expected}", inner.got, inner.hint)

@@ -115,7 +115,10 @@ class AllNode(Node):
     def __init__(self, children: Sequence[Node]) -> None:
         super().__init__()
         self.children = children
-        self.words = children[0].words
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return self.children[0].words
 
     def read(self, value: object, path: ValuePath, walk: Walk) -> object:
         for child in self.children:

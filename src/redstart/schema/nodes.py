@@ -505,14 +505,17 @@ def referred(node: Node) -> Node:
 class NotedNode(Node):
     """An item of a container whose annotation says more about it: `list[Annotated[str, "a tag"]]`."""
 
-    __slots__ = ("children", "inner", "notes", "words")
+    __slots__ = ("children", "inner", "notes")
 
     def __init__(self, inner: Node, notes: Schema) -> None:
         super().__init__(plain=True)
         self.inner = inner
         self.notes = notes
         self.children = (inner,)
-        self.words = inner.words
+
+    @property
+    def words(self) -> str:  # type: ignore[override]
+        return self.inner.words
 
     @property
     def native(self) -> Any:

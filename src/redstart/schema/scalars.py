@@ -14,14 +14,16 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ParamSpec
 
 import msgspec
 
 from redstart.schema import errors
 from redstart.schema.constraints import Constraints
 from redstart.schema.document import Defs, Schema, any_of
-from redstart.schema.errors import ENOUGH, Findings, P, Problem, ValuePath
+from redstart.schema.errors import ENOUGH, SHOWN_PROBLEMS, Problem, ShapeError, ValuePath
+
+P = ParamSpec("P")
 
 
 class Sentinel:
@@ -38,28 +40,41 @@ INVALID = Sentinel("INVALID")  # what `read` returns after it wrote down a probl
 ABSENT: Any = Sentinel("ABSENT")  # no default, no native form
 
 
-class Walk(Findings):
-    """One pass over one value: how strict it is, and what it found wrong.
+class Walk:
+    """One pass over one value: how strict it is, the first few problems, and the number of all.
 
     A lax pass mends what may be mended. With `nulls`, null for an optional field that is not nullable means absent.
     A union tries its branches on the same value. `memo` is what keeps that linear: inside of a union no node reads
     the same array or object twice with the same strictness. `enough` problems in an array or object end its reading.
+    A problem is kept as the function that writes it and what that needs: most are found while a branch of a union is
+    tried, and are never read.
     """
 
-    __slots__ = ("enough", "lax", "memo", "nulls")
+    __slots__ = ("count", "enough", "first", "lax", "memo", "nulls")
 
     def __init__(
         self, lax: bool, memo: dict[Any, Any] | None = None, enough: int = ENOUGH, nulls: bool | None = None
     ) -> None:
-        super().__init__()
         self.lax = lax
         self.memo = memo
         self.enough = enough
         self.nulls = lax if nulls is None else nulls
+        self.count = 0
+        self.first: list[tuple[Callable[..., Problem], tuple[Any, ...]]] = []
 
     def refuse(self, make: Callable[P, Problem], *args: P.args, **kwargs: P.kwargs) -> Sentinel:
-        self.add(make, *args, **kwargs)
+        self.count += 1
+        if self.count <= SHOWN_PROBLEMS:
+            self.first.append((make, args))
         return INVALID
+
+    def include(self, other: "Walk") -> None:
+        self.first += other.first[: max(SHOWN_PROBLEMS - self.count, 0)]
+        self.count += other.count
+
+    def error(self, noun: str = "argument") -> ShapeError:
+        made = [make(*args) for make, args in self.first]
+        return ShapeError(made, noun=noun, more=self.count - len(made))
 
 
 class Node:

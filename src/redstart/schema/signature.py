@@ -20,7 +20,7 @@ import msgspec
 from redstart.schema.callables import CallTarget, SignatureError, find_target
 from redstart.schema.docstring import Docstring, parse_docstring
 from redstart.schema.document import Defs, Schema, finish
-from redstart.schema.errors import Findings, Problem, ShapeError, show_typed, twice
+from redstart.schema.errors import Problem, ShapeError, show_typed, twice
 from redstart.schema.nodes import RecordNode, Slot, parsed_string, read_strictly
 from redstart.schema.scalars import ABSENT, INVALID, Walk
 from redstart.schema.types import CompiledType, Scope, UnsupportedType, compile_shape, native_decoder
@@ -119,12 +119,12 @@ class Arguments:
         except (ValueError, RecursionError):
             return  # the decoder has its own words for it
         if isinstance(pairs, tuple):
-            problems = Findings()
+            walk = Walk(False)
             for key, times in collections.Counter(key for key, _ in pairs).items():
                 if times > 1:
-                    problems.add(twice, key)
-            if problems.count:
-                raise problems.error()
+                    walk.refuse(twice, key)
+            if walk.count:
+                raise walk.error()
 
     def _finished(self, out: dict[str, Any], raw: bytes) -> dict[str, Any]:
         """Renames, conversions that msgspec cannot do, and optional arguments without a default."""
