@@ -7,7 +7,7 @@ that power of the length, and the length gets a limit.  Must not know: types, sc
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 LENGTHS = {2: 4096, 3: 256}  # power of the length -> the longest text; about 10 million steps each
@@ -16,11 +16,6 @@ EXPANDED = 64  # a fixed count up to this is written out
 MANY = 4  # a count that varies, or of something that varies, is written out up to this; a higher one is read as a loop
 ENDLESS = 1 << 16  # the width of something that has a loop in it
 POSITIONS = 1000
-CATEGORIES: dict[str, Callable[[str], bool]] = {
-    "DIGIT": str.isdigit,
-    "SPACE": str.isspace,
-    "WORD": lambda char: char.isalnum() or char == "_",
-}
 
 
 def longest(pattern: str) -> int | None:
@@ -69,7 +64,8 @@ class Places:
         self.nested = False  # nothing at all can be read in two ways: a repeat of something that may be empty
         self.twice = False  # an inner and an outer repeat lead from one place to the same other one
         self._depth = 0  # loops around the current item
-        self.flags = parsed.state.flags
+        self._state = parsed.state
+        self._flags = 0  # of the groups around the current item
         named = {chr(code) for code in _codes(parsed)}
         self.alphabet = frozenset(SAMPLES) | named | {char.swapcase()[0] for char in named}
         self._sequence(parsed)
@@ -83,7 +79,7 @@ class Places:
         return Part(here, here, False)
 
     def _sequence(self, items: Any) -> Part:
-        return self._joined(self._item(str(op), content) for op, content in items)
+        return self._joined(self._item(op, content) for op, content in items)
 
     def _joined(self, parts: Iterable[Part]) -> Part:
         """The parts one after the other."""
@@ -103,24 +99,34 @@ class Places:
         first = set[int]().union(*(part.first for part in parts))
         return Part(first, set[int]().union(*(part.last for part in parts)), empty or nothing > 0)
 
-    def _item(self, op: str, content: Any) -> Part:
-        if op in ("AT", "FAILURE"):
+    def _item(self, op: Any, content: Any) -> Part:
+        name = str(op)
+        if name in ("AT", "FAILURE"):
             return Part(set(), set(), True)
-        if op == "BRANCH":
+        if name == "BRANCH":
             return self._either(content[1])
-        if op in ("SUBPATTERN", "ATOMIC_GROUP"):
-            return self._sequence(content[-1] if op == "SUBPATTERN" else content)
-        if op in ("ASSERT", "ASSERT_NOT"):  # a detour: what it reads is read again
+        if name == "SUBPATTERN":
+            return self._group(*content)
+        if name == "ATOMIC_GROUP":
+            return self._sequence(content)
+        if name in ("ASSERT", "ASSERT_NOT"):  # a detour: what it reads is read again
             return self._sequence(content[1])._replace(empty=True)
-        if op == "GROUPREF_EXISTS":
+        if name == "GROUPREF_EXISTS":
             return self._either(content[1:], empty=True)
-        if op.endswith("_REPEAT"):
+        if name.endswith("_REPEAT"):
             return self._repeat(*content)
-        if op == "GROUPREF":  # any text
+        if name == "GROUPREF":  # any text
             here = self._place(self.alphabet)
             self.next[min(here.first)] |= here.first
             return here._replace(empty=True)
-        return self._place(char for char in self.alphabet if self._matches(op, content, char))
+        return self._place(self._readable(op, content))
+
+    def _group(self, number: int | None, added: int, removed: int, body: Any) -> Part:
+        before = self._flags
+        self._flags |= added  # what is removed makes it read less, so it can be left out
+        part = self._sequence(body)
+        self._flags = before
+        return part
 
     def _repeat(self, least: int, most: int, body: Any) -> Part:
         if most == 0:
@@ -147,14 +153,10 @@ class Places:
             self.next[place] |= part.first
         return part
 
-    def _matches(self, op: str, content: Any, char: str) -> bool:
-        if op == "ANY":
-            return char != "\n" or bool(self.flags & re.DOTALL)
-        alike = {char, char.swapcase()[0]} if self.flags & re.IGNORECASE else {char}
-        if op in ("LITERAL", "NOT_LITERAL"):
-            return (chr(content) in alike) == (op == "LITERAL")
-        negated = any(str(inner) == "NEGATE" for inner, _ in content)
-        return any(_is_in(str(inner), detail, each) for inner, detail in content for each in alike) != negated
+    def _readable(self, op: Any, content: Any) -> Iterable[str]:
+        """The characters that an item of one character matches, by `re` itself."""
+        item = re._parser.SubPattern(self._state, [(op, content)])  # type: ignore[attr-defined]
+        return filter(re._compiler.compile(item, self._flags).fullmatch, self.alphabet)  # type: ignore[attr-defined]
 
     def loops(self) -> list[set[int]]:
         """The sets of places that can be reached from each other."""
@@ -175,16 +177,6 @@ class Places:
                 seen.add(current)
                 queue += self.next[current]
         return seen
-
-
-def _is_in(op: str, detail: Any, char: str) -> bool:
-    if op == "LITERAL":
-        return bool(ord(char) == detail)
-    if op == "RANGE":
-        return bool(detail[0] <= ord(char) <= detail[1])
-    name = str(detail).removeprefix("CATEGORY_").removeprefix("UNI_")
-    kind = CATEGORIES.get(name.removeprefix("NOT_"))
-    return kind is not None and bool(kind(char)) != name.startswith("NOT_")
 
 
 def _codes(items: Any) -> Iterator[int]:
