@@ -8,7 +8,7 @@ import select
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import TextIO
 
 COMMANDS = {
     "run": "serve a file, a module or an object",
@@ -23,36 +23,38 @@ BROKEN_PIPE = 128 + 13
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the result is the exit status. A reader that goes, as `head` does, is no error."""
+    """Run the command line; the result is the exit status. A reader that goes, as `head` does, is not an error."""
     try:
         try:
             return _main(argv)
         finally:
             if sys.stdout is not None and not sys.stdout.closed:
-                sys.stdout.flush()  # here, not at the exit, where nobody can catch what it raises
+                sys.stdout.flush()  # not at the exit, where an error could not be caught
     except BrokenPipeError:
         broken = [stream for stream in (sys.stdout, sys.stderr) if _is_broken(stream)]
-        if not broken:  # it was another pipe, of the server's own
+        if not broken:  # it was another pipe, which the server itself uses
             raise
         for stream in broken:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return BROKEN_PIPE
 
 
-def _is_broken(stream: Any) -> bool:
-    """Whether nobody reads the other end."""
+def _is_broken(stream: TextIO) -> bool:
+    """Whether the reader of the stream has gone."""
     try:
         poll, descriptor = select.poll(), stream.fileno()
-    except (AttributeError, OSError, ValueError):  # Windows has no poll; what has no descriptor has no other end
+    except (AttributeError, OSError, ValueError):  # Windows has no poll; a stream may have no descriptor
         return False
-    poll.register(descriptor, 0)  # an error is told in any case
+    poll.register(descriptor, 0)  # errors are always reported
     return bool(poll.poll(0))
 
 
 def _main(argv: Sequence[str] | None) -> int:
+    from redstart import __version__
+
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="redstart", description="Make any Python application an MCP server.")
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=f"redstart {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     wanted = next((argument for argument in arguments if argument in COMMANDS), None)
     for name, text in COMMANDS.items():
@@ -66,9 +68,3 @@ def _main(argv: Sequence[str] | None) -> int:
     parsed = parser.parse_args(own, argparse.Namespace(passed_on=passed_on))
     status: int = parsed.act(parsed)
     return status
-
-
-def _version() -> str:
-    from redstart import __version__
-
-    return f"redstart {__version__}"

@@ -1,7 +1,7 @@
-"""`redstart doctor [file.py]`: what is installed and set up, step by step, and what to do about what is not.
+"""`redstart doctor [file.py]`: what is installed and set up, step by step, and what to do about each problem.
 
-A server is started as a client would start it, in a process of its own with a time limit. Only one that has answered is
-also loaded here, for its store and its keys. No key is ever printed.
+A server is started as a client would start it, in a process of its own with a time limit. If it has answered, it is
+also loaded here, to look at its store and its keys. No key is ever printed.
 """
 
 from __future__ import annotations
@@ -16,32 +16,38 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
+from logging.handlers import BufferingHandler
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from redstart.cli import installation
-from redstart.cli.installation import EXTRAS, Found, redacted
+from redstart.cli.installation import EXTRAS, Report, redacted
+
+if TYPE_CHECKING:
+    from redstart.client import Client
 
 LINES = 8
-"""How much of a server's stderr is shown."""
+"""How many lines of a server's stderr are shown."""
 
 
 class Case:
-    """What is examined, and what the start of the server has shown."""
+    """What is examined, and what later steps need from the start of the server."""
 
     def __init__(self, target: str | None, seconds: float) -> None:
         self.target = target
         self.seconds = seconds
         self.keys: list[str | bytes] = []
         self.noise: list[str] = []
-        self.answers: dict[str, Found] = {}
+        self.answers: dict[str, Report] = {}
 
 
-class Step(NamedTuple):
+class DoctorStep(NamedTuple):
+    """One step: its name, and the function that looks."""
+
     name: str
-    look: Callable[[Case], Found]
+    look: Callable[[Case], Report]
     needs: str = ""
-    """The step without which this one says nothing."""
+    """The step that must succeed before this one."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -55,20 +61,20 @@ def act(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"redstart: {missing}\n")
         return 2
     rows: list[dict[str, str]] = []
-    for step, found in _examine(Case(arguments.target, arguments.timeout)):
-        rows.append({"step": step, **found._asdict()})
+    for step, report in _examine(Case(arguments.target, arguments.timeout)):
+        rows.append({"step": step, **report._asdict()})
         if not arguments.json:
-            _print(step, found)
+            _print(step, report)
     if arguments.json:
         print(json.dumps(rows, indent=2))
     return 1 if any(row["state"] == "fail" for row in rows) else 0
 
 
 def _missing(target: str) -> str:
-    """Why there is no such target; nothing is said where there is one."""
+    """Why the target does not exist; empty if it exists."""
     try:
         from redstart.cli.target import TargetError, find
-    except ImportError:  # for the steps to say
+    except ImportError:  # the steps report it
         return ""
     try:
         find(target)
@@ -77,22 +83,22 @@ def _missing(target: str) -> str:
     return ""
 
 
-def _examine(case: Case) -> Iterator[tuple[str, Found]]:
-    """The steps in their order; one that needs a failed one is skipped, and says which."""
+def _examine(case: Case) -> Iterator[tuple[str, Report]]:
+    """The results of the steps in their order. A step that needs a failed one is skipped."""
     hindered: dict[str, str] = {}
     for step in ALONE if case.target is None else WITH_SERVER:
         failed = hindered.get(step.needs)
-        found = Found("skip", f"not looked at, because {failed} failed") if failed else step.look(case)
-        if failed or found.state == "fail":
+        report = Report("skip", f"not looked at, because {failed} failed") if failed else step.look(case)
+        if failed or report.state == "fail":
             hindered[step.name] = failed or step.name
-        yield step.name, found
+        yield step.name, report
 
 
-def _print(step: str, found: Found) -> None:
-    """A line; what to do goes on a line of its own, except where nothing is wrong."""
-    before = "; " if found.state == "ok" else "\n"
-    text = found.found + (before + found.advice if found.advice else "")
-    line = f"{found.state:<5} {step:<15} " + text.replace("\n", "\n" + 6 * " ")
+def _print(step: str, report: Report) -> None:
+    """Print one result. Advice has a line of its own, unless the state is ok."""
+    before = "; " if report.state == "ok" else "\n"
+    text = report.found + (before + report.advice if report.advice else "")
+    line = f"{report.state:<5} {step:<15} " + text.replace("\n", "\n" + 6 * " ")
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
@@ -100,35 +106,26 @@ def _print(step: str, found: Found) -> None:
 # ---------------------------------------------------------------- a server
 
 
-class _Ear(logging.Handler):
-    """Hears what the client says of lines on stdout that are no messages."""
-
-    def __init__(self, case: Case) -> None:
-        super().__init__()
-        self._case = case
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._case.noise.append(redacted(record.getMessage()))
-
-
-def _start(case: Case) -> Found:
-    log, ear = logging.getLogger("redstart.client"), _Ear(case)
-    log.addHandler(ear)
+def _start(case: Case) -> Report:
+    """Start the server, and collect what the client logs about lines on stdout that are not messages."""
+    log, records = logging.getLogger("redstart.client"), BufferingHandler(sys.maxsize)
+    log.addHandler(records)
     try:
-        with redirect_stderr(io.StringIO()) as said:
-            found = asyncio.run(_visit(case))
+        with redirect_stderr(io.StringIO()) as stderr:
+            report = asyncio.run(_visit(case))
     finally:
-        log.removeHandler(ear)
-    if found.state != "fail":
-        return found
-    lines = redacted(said.getvalue()).strip().splitlines()
+        log.removeHandler(records)
+    case.noise = [redacted(record.getMessage()) for record in records.buffer]
+    if report.state != "fail":
+        return report
+    lines = redacted(stderr.getvalue()).strip().splitlines()
     last = lines[-LINES:]
     head = [line for line in lines if line.startswith("redstart: ") and line not in last]  # above a long traceback
-    return found._replace(found="\n  ".join((found.found, *case.noise[:1], *head, *last)))
+    return report._replace(found="\n  ".join((report.found, *case.noise[:1], *head, *last)))
 
 
-async def _visit(case: Case) -> Found:
-    """Start the server as a client does, and ask it in both eras: that the other one is served shows on any pipe."""
+async def _visit(case: Case) -> Report:
+    """Start the server as a client does, and ask it in both eras: one pipe serves both."""
     from redstart.client import Client, ClientError, ConnectionClosed
     from redstart.client.dialects import HANDSHAKE_VERSIONS
 
@@ -142,46 +139,48 @@ async def _visit(case: Case) -> Found:
                 try:
                     case.answers[step] = await ask(client)
                 except (ClientError, TimeoutError) as error:
-                    case.answers[step] = Found("fail", redacted(str(error)), "look at the log of the server")
+                    case.answers[step] = Report("fail", redacted(str(error)), "look at the log of the server")
     except ConnectionClosed as error:
-        return Found("fail", f"it ended with exit status {error.exit_status} before it answered", advice)
+        return Report("fail", f"it ended with exit status {error.exit_status} before it answered", advice)
     except TimeoutError as error:
-        return Found("fail", str(error), "let nothing wait or work while the file is imported; or give it a --timeout")
+        return Report("fail", str(error), "let nothing wait or work while the file is imported; or give it a --timeout")
     except ClientError as error:
-        return Found("fail", redacted(str(error)), "look at the log of the server")
-    return Found("ok", f"{info.name} {info.version} answered initialize ({HANDSHAKE_VERSIONS[-1]}) after {after:.2f} s")
+        return Report("fail", redacted(str(error)), "look at the log of the server")
+    return Report(
+        "ok", f"{info.name} {info.version} answered initialize ({HANDSHAKE_VERSIONS[-1]}) after {after:.2f} s"
+    )
 
 
-async def _discover(client: Any) -> Found:
+async def _discover(client: Client) -> Report:
     from redstart.client.dialects import MODERN_VERSIONS, ModernDialect
 
     version = MODERN_VERSIONS[-1]
     await client.request("server/discover", ModernDialect(version, {}, {"name": "redstart"}).params(None, {}))
-    return Found("ok", f"server/discover ({version}) is answered too")
+    return Report("ok", f"server/discover ({version}) is answered too")
 
 
-async def _offers(client: Any) -> Found:
+async def _offers(client: Client) -> Report:
     tools, prompts = await client.list_tools(), await client.list_prompts()
     resources, templates = await client.list_resources(), await client.list_resource_templates()
     counts = {"tool": len(tools), "prompt": len(prompts), "resource": len(resources), "template": len(templates)}
-    return Found("ok", ", ".join(f"{count} {kind}{'s' * (count != 1)}" for kind, count in counts.items()))
+    return Report("ok", ", ".join(f"{count} {kind}{'s' * (count != 1)}" for kind, count in counts.items()))
 
 
 ASKED = {"discover": _discover, "offers": _offers}
 
 
-def _answer(name: str, case: Case) -> Found:
+def _answer(name: str, case: Case) -> Report:
     return case.answers[name]
 
 
-def _stdout(case: Case) -> Found:
+def _stdout(case: Case) -> Report:
     if not case.noise:
-        return Found("ok", "nothing but the protocol")
+        return Report("ok", "nothing but the protocol")
     advice = "what prints before redstart takes stdout is not in the file: look for a sitecustomize.py or a .pth file"
-    return Found("fail", "\n  ".join(case.noise[:LINES]), advice)
+    return Report("fail", "\n  ".join(case.noise[:LINES]), advice)
 
 
-def _store(case: Case) -> Found:
+def _store(case: Case) -> Report:
     from redstart.cli.target import TargetError, load
 
     try:
@@ -189,33 +188,33 @@ def _store(case: Case) -> Found:
             server = load(str(case.target))
     except TargetError as error:
         advice = "a file that is loaded twice, one after the other, should not mind"
-        return Found("fail", f"it started, but does not load once more: {redacted(str(error))}", advice)
+        return Report("fail", f"it started, but does not load once more: {redacted(str(error))}", advice)
     case.keys = server.runtime.given_keys
     store = server.options["store"]
     if store is None or store == "memory://":
-        return Found("ok", "memory://: what happens once happens once in each process")
+        return Report("ok", "memory://: what happens once happens once in each process")
     # The rest of a URL may hold a password.
-    return Found("ok", store.partition("://")[0] + "://…" if isinstance(store, str) else type(store).__name__)
+    return Report("ok", store.partition("://")[0] + "://…" if isinstance(store, str) else type(store).__name__)
 
 
-def _keys(case: Case) -> Found:
+def _keys(case: Case) -> Report:
     return installation.keys(case.keys)
 
 
 INSTALLATION = (
-    Step("python", installation.python),
-    Step("redstart", installation.package),
-    Step("libraries", installation.libraries, needs="redstart"),
-    *(Step(f"extra {name}", partial(installation.extra, name), needs="redstart") for name in EXTRAS),
-    Step("event loop", installation.event_loop, needs="libraries"),
-    Step("request states", installation.request_states, needs="libraries"),
+    DoctorStep("python", installation.python),
+    DoctorStep("redstart", installation.package),
+    DoctorStep("libraries", installation.libraries, needs="redstart"),
+    *(DoctorStep(f"extra {name}", partial(installation.extra, name), needs="redstart") for name in EXTRAS),
+    DoctorStep("event loop", installation.event_loop, needs="libraries"),
+    DoctorStep("request states", installation.request_states, needs="libraries"),
 )
-ALONE = (*INSTALLATION, Step("keys", _keys, needs="libraries"))
+ALONE = (*INSTALLATION, DoctorStep("keys", _keys, needs="libraries"))
 WITH_SERVER = (
     *INSTALLATION,
-    Step("start", _start, needs="libraries"),
-    Step("stdout", _stdout, needs="start"),
-    *(Step(name, partial(_answer, name), needs="start") for name in ASKED),
-    Step("store", _store, needs="start"),
-    Step("keys", _keys, needs="store"),  # a server may have its own
+    DoctorStep("start", _start, needs="libraries"),
+    DoctorStep("stdout", _stdout, needs="start"),
+    *(DoctorStep(name, partial(_answer, name), needs="start") for name in ASKED),
+    DoctorStep("store", _store, needs="start"),
+    DoctorStep("keys", _keys, needs="store"),  # a server may have its own
 )

@@ -1,6 +1,6 @@
-"""What `redstart doctor` says of an installation: the interpreter, the libraries, the extras, the keys.
+"""What `redstart doctor` reports about an installation: the interpreter, the libraries, the extras, the keys.
 
-No key is ever printed. Nothing that needs a library is imported at the top: a missing library is for a step to say.
+No key is ever printed. What needs a library is imported inside of the steps, so that a step can report its absence.
 """
 
 from __future__ import annotations
@@ -28,61 +28,61 @@ EXTRAS = {
     "dev": "hearing of changed files at once, not each second",
     "otel": "",
 }
-"""What each extra is for; nothing where no code uses it yet."""
+"""What each extra is for; empty if no code uses it yet."""
 MODULES = {"opentelemetry-api": "opentelemetry"}
-"""Libraries that are imported by another name."""
+"""Libraries whose module has another name."""
 SECRETS = re.compile(IN_CODE + "|[0-9A-Fa-f]{32,}")
-"""The same, and anything that `openssl rand -hex` made."""
+"""Secrets in code, and everything that looks like the output of `openssl rand -hex`."""
 
 
-class Found(NamedTuple):
-    """What a step has to say; `state` is ok, warn, fail or skip."""
+class Report(NamedTuple):
+    """The result of one step; `state` is ok, warn, fail or skip."""
 
     state: str
     found: str
     advice: str = ""
 
 
-def python(_: object) -> Found:
+def python(_: object) -> Report:
     found = f"{platform.python_version()}, {sys.executable}"
     if sys.version_info[:2] < OLDEST:
-        return Found("fail", found, f"redstart needs Python {OLDEST[0]}.{OLDEST[1]} or newer")
-    return Found("ok", found)
+        return Report("fail", found, f"redstart needs Python {OLDEST[0]}.{OLDEST[1]} or newer")
+    return Report("ok", found)
 
 
-def package(_: object) -> Found:
+def package(_: object) -> Report:
     import redstart
 
     found = f"{redstart.__version__}, {Path(redstart.__file__).parent}"
     try:
         metadata.version("redstart")
     except metadata.PackageNotFoundError:
-        return Found("fail", f"{found}, not installed, so that what it needs is not known", "pip install redstart")
-    return Found("ok", found)
+        return Report("fail", f"{found}, not installed, so that what it needs is not known", "pip install redstart")
+    return Report("ok", found)
 
 
-def libraries(_: object) -> Found:
+def libraries(_: object) -> Report:
     versions, absent, wrong = _installed("")
     if absent or wrong:
         missing = (f"{name} is not installed" for name in absent)
-        return Found("fail", ", ".join((*missing, *wrong, *versions)), "pip install --upgrade redstart")
-    return Found("ok", ", ".join(versions))
+        return Report("fail", ", ".join((*missing, *wrong, *versions)), "pip install --upgrade redstart")
+    return Report("ok", ", ".join(versions))
 
 
-def extra(name: str, _: object) -> Found:
+def extra(name: str, _: object) -> Report:
     purpose, install = EXTRAS[name], f'pip install "redstart[{name}]"'
     versions, absent, wrong = _installed(name)
-    if absent:  # of two libraries one may be there for the sake of another extra
+    if absent:  # another extra may have installed one of two libraries
         if purpose:
-            return Found("ok", f"not installed; for {purpose}", install)
-        return Found("ok", "not installed; nothing uses it yet")
+            return Report("ok", f"not installed; for {purpose}", install)
+        return Report("ok", "not installed; nothing uses it yet")
     if wrong:
-        return Found("warn", ", ".join((*wrong, *versions)), install.replace("install", "install --upgrade", 1))
-    return Found("ok", ", ".join(versions), f"for {purpose}" if purpose else "nothing uses it yet")
+        return Report("warn", ", ".join((*wrong, *versions)), install.replace("install", "install --upgrade", 1))
+    return Report("ok", ", ".join(versions), f"for {purpose}" if purpose else "nothing uses it yet")
 
 
 def _installed(extra: str) -> tuple[list[str], list[str], list[str]]:
-    """Of the libraries of an extra, or of redstart itself: those with their versions, the absent, what is wrong."""
+    """The libraries of an extra, or of redstart itself: those installed, those absent, and what is wrong."""
     versions, absent, wrong = [], [], []
     for line in metadata.requires("redstart") or ():
         marked = re.search(r"""extra == ['"]([\w-]+)""", line)
@@ -107,45 +107,45 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)]
 
 
-def event_loop(_: object) -> Found:
+def event_loop(_: object) -> Report:
     from redstart.transports.loop import new_loop
 
     loop = new_loop()
     loop.close()
     asked = os.environ.get("REDSTART_LOOP")
-    return Found("ok", type(loop).__module__.partition(".")[0] + (f" (REDSTART_LOOP={asked})" if asked else ""))
+    return Report("ok", type(loop).__module__.partition(".")[0] + (f" (REDSTART_LOOP={asked})" if asked else ""))
 
 
-def request_states(_: object) -> Found:
+def request_states(_: object) -> Report:
     from redstart.asking.seal import aes_gcm
 
     if aes_gcm() is not None:
-        return Found("ok", "encrypted (AES-256-GCM)")
+        return Report("ok", "encrypted (AES-256-GCM)")
     found = "clients can read what a dialogue remembers; results of steps stay in the store"
-    return Found("warn", f"only signed (HMAC-SHA256): {found}", 'pip install "redstart[seal]"')
+    return Report("warn", f"only signed (HMAC-SHA256): {found}", 'pip install "redstart[seal]"')
 
 
-def keys(given: Sequence[str | bytes]) -> Found:
+def keys(given: Sequence[str | bytes]) -> Report:
     from redstart.asking.seal import MAKE_ONE, SHORT_KEY, found_keys
     from redstart.features.errors import SettingsError
 
     try:
         source, listed = found_keys(given)
     except SettingsError as error:
-        return Found("fail", error.problem, error.advice)
+        return Report("fail", error.problem, error.advice)
     if not listed:
         found = "one made by the process: dialogues do not survive a restart, and do not work across several workers"
-        return Found("warn", found, f"set REDSTART_KEYS or REDSTART_KEY_FILE; {MAKE_ONE}")
+        return Report("warn", found, f"set REDSTART_KEYS or REDSTART_KEY_FILE; {MAKE_ONE}")
     short = sum(len(key) < SHORT_KEY for key in listed)
     found = f"{len(listed)} from {source}" + ("; the first one seals, all of them open" if len(listed) > 1 else "")
     if short:
-        return Found("warn", f"{found}; {short} with fewer than {SHORT_KEY} characters", MAKE_ONE)
-    return Found("ok", found)
+        return Report("warn", f"{found}; {short} with fewer than {SHORT_KEY} characters", MAKE_ONE)
+    return Report("ok", found)
 
 
 def redacted(text: str) -> str:
-    """A text of somebody else's, without keys and passwords."""
-    with suppress(ValueError, OSError, ImportError):  # keys that are not there cannot be shown
+    """A text from the server, without keys and passwords."""
+    with suppress(ValueError, OSError, ImportError):  # without keys there is nothing to hide
         from redstart.asking.seal import found_keys
 
         for key in found_keys(())[1]:

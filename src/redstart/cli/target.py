@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeVar
+from types import FunctionType, ModuleType
+from typing import TypeGuard, TypeVar
 
 from redstart.features.errors import RegistrationError
 from redstart.features.marks import is_component, is_marked
@@ -24,25 +24,26 @@ from redstart.server.startup_errors import shown, where
 R = TypeVar("R")
 
 NAMES = ("server", "mcp", "app")
-"""What people call the one Server of a module."""
+"""The usual names of the one Server of a module."""
 FACTORY = re.compile(r"(create|make|build|get|new)_?(\w+_)?(server|mcp|app)")
-"""What people call a function that makes it."""
+"""The usual names of a function that makes it."""
 
 
 class TargetError(Exception):
-    """What was named cannot be served; the text says why, and what to do."""
+    """The target cannot be served; the text says why, and what to do."""
 
 
 class _EndedItself(TargetError):
-    """The file ended the process while it was loaded."""
+    """The file called `sys.exit()` while it was loaded."""
 
 
 def find(target: str) -> None:
-    """TargetError where there is no such file, folder or module; nothing of it is run, so it may yet lack a name."""
+    """TargetError if there is no such file, folder or module. Nothing is run, so an object in it is not checked."""
     place, name = _parts(target)
     if place.endswith(".py"):
         _check_file(Path(place))
-    elif not _is_folder(place, name) and _spec(place.partition(".")[0]) is None:  # the spec of an inner one runs it
+    # Only the outermost package is looked for: to find a module in it would run the package.
+    elif not _is_folder(place, name) and _spec(place.partition(".")[0]) is None:
         raise _no_module(place)
 
 
@@ -52,61 +53,61 @@ def load(target: str) -> Server:
     if _is_folder(place, name):
         folder = Path(place).resolve()
         return Server(folder.name, directory=folder)
-    with Server.recorded() as meant:  # a `server.run()` at the end of the file is not for us
+    with Server.recorded() as meant:  # a `server.run()` at the end of the file is recorded, and does not run
         try:
             module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
         except _EndedItself:
             if name or not meant:
                 raise
-            return meant[0]  # `sys.exit()` behind `server.run()`
+            return meant[0]  # the file has `sys.exit()` after `server.run()`
     if name:
         thing = _attribute(module, name)
         return _made(thing, target) if _is_factory(thing) else _as_server(thing, target)
-    there = _servers(module)
-    found = [name for name in NAMES if name in there]
-    taken = there[found[0]] if found else next(iter((*meant, *there.values())), None)
-    if taken is None:
+    servers = _servers(module)
+    usual = [name for name in NAMES if name in servers]
+    chosen = servers[usual[0]] if usual else next(iter((*meant, *servers.values())), None)
+    if chosen is None:
         for name, value in vars(module).items():
             if _is_factory(value, named=False) and value.__module__ == module.__name__:
                 raise TargetError(f"{target} has no Server, but {name}() makes one: write {target}:{name}")
         return _as_server(module, target)
-    _note_unserved(target, module, there)
-    if found or not meant:  # else the file itself has said which one it means
-        _note_others(target, taken, there)
-    return taken
+    _note_unserved(target, module, servers)
+    if usual or not meant:  # otherwise the file itself says which one it means
+        _note_others(target, chosen, servers)
+    return chosen
 
 
 def _servers(module: ModuleType) -> dict[str, Server]:
-    """The servers of a module by name; what people call the one that they mean comes first."""
+    """The servers of a module by name, the usual names first."""
     names = [name for name in (*NAMES, *vars(module)) if isinstance(getattr(module, name, None), Server)]
     return {name: getattr(module, name) for name in names}
 
 
-def _note_others(target: str, taken: Server, there: dict[str, Server]) -> None:
-    """Say which one of several servers was taken, and how another one is named."""
-    first = {id(server): name for name, server in reversed(there.items())}  # two names of one server count once
-    others = [name for number, name in first.items() if number != id(taken)][::-1]
+def _note_others(target: str, chosen: Server, servers: dict[str, Server]) -> None:
+    """Say which of several servers is served, and how to name another one."""
+    first = {id(server): name for name, server in reversed(servers.items())}  # two names of one server count once
+    others = [name for number, name in first.items() if number != id(chosen)][::-1]
     if others:
         listed = " or ".join(f"`{name}`" for name in others)
         sys.stderr.write(
-            f"redstart: {target} has {len(first)} servers, and `{first[id(taken)]}` is taken; "
+            f"redstart: {target} has {len(first)} servers, and `{first[id(chosen)]}` is taken; "
             f"for {listed} write {target}:{others[0]}\n"
         )
 
 
-def _note_unserved(target: str, module: ModuleType, there: dict[str, Server]) -> None:
-    """Say what a decorator has marked, if no server of the module has it."""
-    registries = [r for s in there.values() for r in (s.tools, s.prompts, s.resources, s.templates)]
+def _note_unserved(target: str, module: ModuleType, servers: dict[str, Server]) -> None:
+    """Say which functions a decorator has marked, but no server of the module has."""
+    registries = [r for s in servers.values() for r in (s.tools, s.prompts, s.resources, s.templates)]
     marked = [(name, value) for name, value in vars(module).items() if is_marked(value) or is_component(value)]
     lost = [name for name, value in marked if not any(registry.keys_of(value) for registry in registries)]
     if lost:
         words = "is marked, but no server has it" if len(lost) == 1 else "are marked, but no server has them"
-        first = f"{next(iter(there), 'server')}.register({lost[0]})"
+        first = f"{next(iter(servers), 'server')}.register({lost[0]})"
         sys.stderr.write(f"redstart: {target}: {', '.join(lost)} {words}; write {first}\n")
 
 
-def _is_factory(thing: Any, *, named: bool = True) -> bool:
-    """Whether a function makes the server: its annotation says so or, where it has none, its name."""
+def _is_factory(thing: object, *, named: bool = True) -> TypeGuard[FunctionType]:
+    """Whether a function makes the server: its annotation says so or, if it has none, its name."""
     if not inspect.isfunction(thing) or is_marked(thing):
         return False
     returns = thing.__annotations__.get("return")
@@ -115,7 +116,7 @@ def _is_factory(thing: Any, *, named: bool = True) -> bool:
     return str(getattr(returns, "__name__", returns)).strip("'\"").rpartition(".")[2] == "Server"
 
 
-def _made(factory: Callable[[], Any], target: str) -> Server:
+def _made(factory: FunctionType, target: str) -> Server:
     """The server that a factory makes."""
     call = f"{target}: {factory.__name__}()"
     if inspect.iscoroutinefunction(factory):
@@ -130,8 +131,8 @@ def _made(factory: Callable[[], Any], target: str) -> Server:
     return server
 
 
-def _as_server(thing: Any, target: str) -> Server:
-    """Anything can be served, if there is anything in it."""
+def _as_server(thing: object, target: str) -> Server:
+    """The Server for any object that has something to serve."""
     if isinstance(thing, Server):
         return thing
     is_file = isinstance(thing, ModuleType) and target.endswith(".py")
@@ -145,11 +146,12 @@ def _as_server(thing: Any, target: str) -> Server:
     return server
 
 
-def _classes(thing: Any) -> Iterator[str]:
+def _classes(thing: object) -> Iterator[str]:
     """The public classes that a module defines."""
-    for name, value in vars(thing).items() if isinstance(thing, ModuleType) else ():
-        if inspect.isclass(value) and value.__module__ == thing.__name__ and not name.startswith("_"):
-            yield name
+    if isinstance(thing, ModuleType):
+        for name, value in vars(thing).items():
+            if inspect.isclass(value) and value.__module__ == thing.__name__ and not name.startswith("_"):
+                yield name
 
 
 def _parts(target: str) -> tuple[str, str]:
@@ -159,7 +161,7 @@ def _parts(target: str) -> tuple[str, str]:
 
 
 def _is_folder(place: str, name: str) -> bool:
-    """Whether a directory server is meant, and no package."""
+    """Whether a directory server is meant, and not a package."""
     return not name and Path(place).is_dir() and not (Path(place) / "__init__.py").exists()
 
 
@@ -187,7 +189,7 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _module_name(path: Path) -> str:
-    """The name of the file, unless that is the name of a module that others need: a `calendar.py`, a `redstart.py`."""
+    """The name of the file, unless other code needs a module of that name: `calendar.py`, `redstart.py`."""
     known = sys.modules.get(path.stem)
     taken = known is not None and getattr(known, "__file__", None) != str(path.resolve())
     return f"{path.stem}_" if taken or path.stem in sys.stdlib_module_names else path.stem
@@ -226,7 +228,7 @@ def _run(load: Callable[[], R], what: str) -> R:
 
 
 def ready(target: str) -> Server | None:
-    """What `target` names, with its keys read; None, and the reason on stderr, where it cannot be served."""
+    """The server of `target`, with its keys read; None, and the reason on stderr, if it cannot be served."""
     from redstart.features.errors import SettingsError
 
     try:
@@ -244,8 +246,8 @@ def _advice(error: Exception) -> str:
     return "Mend that line and try again."
 
 
-def _attribute(module: ModuleType, name: str) -> Any:
-    value: Any = module
+def _attribute(module: ModuleType, name: str) -> object:
+    value: object = module
     for part in name.split("."):
         try:
             value = getattr(value, part)
@@ -257,7 +259,7 @@ def _attribute(module: ModuleType, name: str) -> Any:
 
 
 def _like(name: str, names: list[str]) -> str:
-    """What else could have been meant: the nearest, else the first few that there are."""
+    """The nearest name, or the first few names if none is near."""
     near = nearest(name, names)
-    found = [near] if near else names[:5]
-    return f"; there is {', '.join(found)}" if found else ""
+    shown = [near] if near else names[:5]
+    return f"; there is {', '.join(shown)}" if shown else ""
