@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -13,9 +14,17 @@ import pytest
 from asking.player import REVISIONS, accept, every, play_tool, script, serve
 from redstart import Choices, Context
 from redstart.asking.fields import FormError
-from redstart.asking.forms import compile_form, elicitation
+from redstart.asking.forms import FormQuestion, compile_form, form_question
+from redstart.wire.meta import ClientCapabilities
 
 T = TypeVar("T")
+CALL: Any = SimpleNamespace(
+    capabilities=ClientCapabilities(elicitation={}), dialect=SimpleNamespace(titled_choices=True)
+)
+
+
+def question(message: str, schema: Any) -> FormQuestion:
+    return form_question(CALL, message, schema)
 
 
 def asked(schema: Any) -> Any:
@@ -42,7 +51,7 @@ PAIRS = [
 @pytest.mark.parametrize(("one", "other"), PAIRS, ids=map(str, range(len(PAIRS))))
 def test_annotations_that_look_different_are_different_forms(one: Any, other: Any) -> None:
     assert asked(one) != asked(other)
-    assert elicitation("?", one, True)[2] != elicitation("?", other, True)[2]
+    assert question("?", one).digest != question("?", other).digest
     assert asked(one) == asked(one)
 
 
@@ -119,7 +128,7 @@ class Small(str, metaclass=Alike):
 def test_classes_that_are_equal_keep_their_own_forms() -> None:
     for _ in range(2):
         for schema, name in ((Street, "street"), (City, "city")):
-            form = elicitation("Where?", schema, True)[0]
+            form = question("Where?", schema).form
             assert list(form.schema(True)["properties"]) == [name]
             value = form.read({name: "Bern"})
             assert type(value) is schema
@@ -150,7 +159,7 @@ class Loose(metaclass=Unhashable):
 def test_a_class_that_cannot_be_hashed_is_refused_by_name() -> None:
     for _ in range(2):
         with pytest.raises(FormError, match="a form: Loose cannot be used"):
-            elicitation("Who?", Loose, True)
+            question("Who?", Loose)
 
 
 def test_classes_made_on_the_way_are_not_kept_for_ever() -> None:
@@ -159,10 +168,10 @@ def test_classes_made_on_the_way_are_not_kept_for_ever() -> None:
 
     for base in (type, Alike):
         first = weakref.ref(made := make(base))
-        elicitation("?", made, True)
+        question("?", made)
         del made
         for _ in range(1100):
-            elicitation("?", make(base), True)
+            question("?", make(base))
         gc.collect()
         assert first() is None
 

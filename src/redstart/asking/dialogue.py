@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import DecodeError, Raw, Struct
 
-from redstart.asking.forms import CONFIRM
+from redstart.asking.forms import CONFIRM, form_question
 from redstart.asking.questions import (
     CANCEL,
     Accepted,
@@ -25,7 +25,6 @@ from redstart.asking.questions import (
     BadAnswer,
     Question,
     UrlElicitationRequired,
-    form_question,
     no_stream,
     value_of,
     visit_question,

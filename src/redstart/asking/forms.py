@@ -22,6 +22,8 @@ from redstart.asking.choices import Choices as Choices
 from redstart.asking.choices import Format as Format
 from redstart.asking.choices import FormError, Option, options_from, options_of
 from redstart.asking.fields import SCALARS, WORDS, FormField, make_field, raw_fields, refuse_secret, warn_of_secrets
+from redstart.asking.questions import MESSAGE, Accepted, Answer, BadAnswer, Question, check_client, plain_text, refusal
+from redstart.protocol.call import Call
 from redstart.schema.document import DECIMAL, Schema
 from redstart.schema.errors import Problem, ShapeError, cut
 from redstart.schema.nodes import RecordNode
@@ -160,13 +162,48 @@ CONFIRM: Final = Form(
 """A yes or no. The default lets a user submit the form without touching its box."""
 
 
-def elicitation(message: str, schema: object, titled: bool) -> tuple[Form, Raw, int]:
-    """A form, and the params and the fingerprint of an elicitation with it."""
+class FormQuestion(Question[Answer[Any]], kw_only=True):
+    """A form for the user to fill in."""
+
+    form: Form
+    titled: bool
+
+    kind = "elicit"
+    method = "elicitation/create"
+    need = "elicitation.form"
+
+    def reworded(self, message: str) -> Raw:
+        return self.form.params(message, self.titled)[0]
+
+    def read(self, result: object) -> Answer[Any]:
+        if not isinstance(result, dict) or result.get("action") != "accept":
+            return refusal(result)
+        content = result.get("content")
+        if content is None:
+            content = {}
+        if not isinstance(content, dict):
+            raise BadAnswer("The content of an answer is an object.", content=True)
+        try:
+            return Accepted(self.form.read(content))
+        except ShapeError as error:
+            raise BadAnswer(str(error), content=True) from None
+
+
+def form_question(call: Call, message: str, schema: object, key: str | None = None) -> FormQuestion:
+    """A question with a form to fill in."""
+    if type(message) is not str:
+        message = plain_text(message, MESSAGE)
+    modes = call.capabilities.elicitation
+    if type(modes) is not dict or type(modes.get("form") if modes else modes) is not dict:
+        check_client(call, [FormQuestion.need], message)  # nearly every client declares {} or {"form": {}}
+    titled = call.dialect.titled_choices
     constant = (type(schema) is type or _is_itself(schema)) and len(message) <= SAID_CHARS  # as nearly always
-    return (_kept if constant else _elicitation)(message, schema, titled)
+    form, params, digest = (_kept if constant else _elicitation)(message, schema, titled)
+    return FormQuestion(message, key, params, digest, form=form, titled=titled)
 
 
 def _elicitation(message: str, schema: object, titled: bool) -> tuple[Form, Raw, int]:
+    """A form, and the params and the fingerprint of an elicitation with it."""
     form = compile_form(schema)
     return form, *form.params(message, titled)
 

@@ -14,11 +14,9 @@ from zlib import crc32
 
 from msgspec import Raw, Struct
 
-from redstart.asking.forms import Form, elicitation
 from redstart.features.errors import ToolError, Unanswered
 from redstart.features.tools import missing_capability
 from redstart.protocol.call import Call
-from redstart.schema.errors import ShapeError
 from redstart.wire.jsonrpc import URL_ELICITATION_REQUIRED, ProtocolError, encode
 
 T = TypeVar("T")
@@ -146,45 +144,6 @@ def _cannot(message: str, need: str, reason: str) -> ToolError:
 MESSAGE: Final = "the message of a question"
 
 
-class FormQuestion(Question[Answer[Any]], kw_only=True):
-    """A form for the user to fill in."""
-
-    form: Form
-    titled: bool
-
-    kind = "elicit"
-    method = "elicitation/create"
-    need = "elicitation.form"
-
-    def reworded(self, message: str) -> Raw:
-        return self.form.params(message, self.titled)[0]
-
-    def read(self, result: object) -> Answer[Any]:
-        if not isinstance(result, dict) or result.get("action") != "accept":
-            return _refusal(result)
-        content = result.get("content")
-        if content is None:
-            content = {}
-        if not isinstance(content, dict):
-            raise BadAnswer("The content of an answer is an object.", content=True)
-        try:
-            return Accepted(self.form.read(content))
-        except ShapeError as error:
-            raise BadAnswer(str(error), content=True) from None
-
-
-def form_question(call: Call, message: str, schema: object, key: str | None = None) -> FormQuestion:
-    """A question with a form to fill in."""
-    if type(message) is not str:
-        message = plain_text(message, MESSAGE)
-    modes = call.capabilities.elicitation
-    if type(modes) is not dict or type(modes.get("form") if modes else modes) is not dict:
-        check_client(call, [FormQuestion.need], message)  # nearly every client declares {} or {"form": {}}
-    titled = call.dialect.titled_choices
-    form, params, digest = elicitation(message, schema, titled)
-    return FormQuestion(message, key, params, digest, form=form, titled=titled)
-
-
 class UrlQuestion(Question[Answer[None]], kw_only=True):
     """A request to visit a web page; accepting means consent, not that anything was done there."""
 
@@ -199,7 +158,7 @@ class UrlQuestion(Question[Answer[None]], kw_only=True):
 
     def read(self, result: object) -> Answer[None]:
         accepted = isinstance(result, dict) and result.get("action") == "accept"
-        return Accepted(None) if accepted else _refusal(result)
+        return Accepted(None) if accepted else refusal(result)
 
 
 def url_question(call: Call, url: str, message: str, key: str | None = None) -> UrlQuestion:
@@ -230,7 +189,7 @@ def visit_question(call: Call, url: str, message: str) -> VisitQuestion:
     return VisitQuestion(message, "url", params, 0, name="url", place=place)
 
 
-def _refusal(result: object) -> Declined | Cancelled:
+def refusal(result: object) -> Declined | Cancelled:
     """The meaning of an answer that accepts nothing; an action that nobody knows counts as cancelled."""
     action = result.get("action") if isinstance(result, dict) else None
     if not isinstance(action, str):

@@ -115,45 +115,37 @@ def aes_gcm() -> Any:
 class SealingKey:
     """What is derived from one secret. A state begins with how it was made, and with the id of the key."""
 
-    __slots__ = ("_cipher", "_encrypted", "_mac", "_signed", "heads", "secret")
+    __slots__ = ("_mac", "cipher", "encrypted", "signed")
 
     def __init__(self, secret: bytes, encrypt: bool) -> None:
         def derived(purpose: bytes) -> bytes:
             return hmac.digest(secret, b"redstart requestState v1 " + purpose, "sha256")
 
         cipher = aes_gcm() if encrypt else None
-        self._cipher = None if cipher is None else cipher(derived(b"aes"))
+        self.cipher = None if cipher is None else cipher(derived(b"aes"))
         self._mac = derived(b"mac")
         id = derived(b"id")[:4]
-        self.heads = self._encrypted, self._signed = b"\x01" + id, b"\x02" + id
-        self.secret = cipher is not None
-        """Whether clients cannot read what they carry."""
-
-    def seal(self, payload: bytes, bound: bytes) -> bytes:
-        if self._cipher is None:
-            return self._signed + self._signature(payload, bound) + payload
-        nonce = urandom(_NONCE)
-        return self._encrypted + nonce + bytes(self._cipher.encrypt(nonce, payload, self._encrypted + bound))
+        self.encrypted, self.signed = b"\x01" + id, b"\x02" + id
 
     def open(self, sealed: bytes, bound: bytes) -> bytes | None:
         """The payload, or None if this key did not seal it for `bound`."""
         head = sealed[:_HEAD]
-        if head == self._signed:
+        if head == self.signed:
             payload = sealed[_HEAD + _MAC :]
-            genuine = hmac.compare_digest(sealed[_HEAD : _HEAD + _MAC], self._signature(payload, bound))
+            genuine = hmac.compare_digest(sealed[_HEAD : _HEAD + _MAC], self.signature(payload, bound))
             return payload if genuine else None
-        if head != self._encrypted or self._cipher is None or len(sealed) < _LEAST[b"\x01"]:
+        if head != self.encrypted or self.cipher is None or len(sealed) < _LEAST[b"\x01"]:
             return None
         body = _HEAD + _NONCE
         try:
-            return bytes(self._cipher.decrypt(sealed[_HEAD:body], sealed[body:], head + bound))
+            return bytes(self.cipher.decrypt(sealed[_HEAD:body], sealed[body:], head + bound))
         except Exception as error:  # its class is in `cryptography`, which is not imported here
             if type(error).__name__ != "InvalidTag":
                 raise
             return None
 
-    def _signature(self, payload: bytes, bound: bytes) -> bytes:
-        return hmac.digest(self._mac, self._signed + sha256(bound).digest() + payload, "sha256")
+    def signature(self, payload: bytes, bound: bytes) -> bytes:
+        return hmac.digest(self._mac, self.signed + sha256(bound).digest() + payload, "sha256")
 
 
 class KeyRing:
@@ -184,11 +176,17 @@ class KeyRing:
     @property
     def secret(self) -> bool:
         """Whether clients cannot read what they carry."""
-        return self._keys[0].secret
+        return self._keys[0].cipher is not None
 
     def seal(self, payload: bytes, bound: bytes) -> str:
         """`payload` for a client to carry; it opens only with the same `bound`."""
-        text = b2a_base64(self._keys[0].seal(payload, bound), newline=False).decode()
+        key = self._keys[0]
+        if key.cipher is None:
+            sealed = key.signed + key.signature(payload, bound) + payload
+        else:
+            nonce = urandom(_NONCE)
+            sealed = key.encrypted + nonce + key.cipher.encrypt(nonce, payload, key.encrypted + bound)
+        text = b2a_base64(sealed, newline=False).decode()
         if len(text) > MAX_STATE:
             raise StateTooLarge(
                 f"the state of this dialogue has {len(text)} bytes, and at most {MAX_STATE} are allowed: "
@@ -219,7 +217,7 @@ class KeyRing:
         """Tell the operator of a state that looks like ours and has another key: no client can mend that."""
         global _warn_after
         head, count, now = sealed[:_HEAD], len(self._keys), monotonic()
-        known = any(head in key.heads for key in self._keys)
+        known = any(head in (key.encrypted, key.signed) for key in self._keys)
         if known or len(sealed) < _LEAST.get(head[:1], MAX_STATE) or now < _warn_after:
             return
         _warn_after = now + WARN_EVERY

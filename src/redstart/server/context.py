@@ -326,7 +326,7 @@ class Context(Facts[App]):
         ...     told = await ctx.ask_all(name="Your name?", age=("Your age?", int))
         ...     return f"{told['name']}, {told['age']}"
         """
-        from redstart.asking.questions import form_question
+        from redstart.asking.forms import form_question
 
         asked = {name: form_question(self._call, *_pair(name, question), name) for name, question in questions.items()}
         for question in asked.values():
