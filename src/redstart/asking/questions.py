@@ -7,7 +7,7 @@ a result. Spec: /specification/2026-07-28/client/elicitation.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 from zlib import crc32
@@ -222,3 +222,28 @@ def value_of(answer: Answer[T], message: str) -> T:
         return answer.data
     did = "declined to answer" if isinstance(answer, Declined) else "did not answer"
     raise Unanswered(f"The user {did}: {message}")
+
+
+class Confirmation(Coroutine[Any, Any, bool]):
+    """A yes or no that is still to come: `if ctx.confirm("Delete?")` without `await` must not mean yes."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Coroutine[Any, Any, bool]) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        return self._work.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        self._work.close()
+
+    def __bool__(self) -> bool:
+        self.close()
+        raise TypeError('ctx.confirm(…) has no answer before it is awaited: write `if await ctx.confirm("Delete?"):`')

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -143,10 +143,32 @@ class RootsQuestion(Question[list[Root]]):
         return [Root(r["uri"], str(r.get("name") or ""), _copied(r.get("_meta") or {})) for r in roots]
 
 
+class SampleOptions(TypedDict, total=False):
+    """What `ctx.sample(messages, max_tokens, ...)` takes."""
+
+    system: str | None
+    temperature: float | None
+    stop_sequences: Sequence[str] | None
+    model_preferences: Mapping[str, object] | None
+    include_context: str | None
+    metadata: Mapping[str, object] | None
+    tools: Sequence[object]
+    tool_choice: Mapping[str, object] | None
+    key: str | None
+
+
 def sampling_question(
-    call: Call, messages: Any, tools: Sequence[object], key: str | None, settings: SamplingSettings
+    call: Call,
+    messages: Any,
+    max_tokens: int,
+    *,
+    system: str | None = None,
+    tools: Sequence[object] = (),
+    key: str | None = None,
+    **others: Any,
 ) -> SampleQuestion:
     """A request to the client's model."""
+    settings = SamplingSettings(max_tokens=max_tokens, system_prompt=system, **others)
     given = [messages] if _is_one(messages) else messages
     sent = [message for one in given for message in _messages(one, call.dialect)]
     params: Json = {"messages": sent}

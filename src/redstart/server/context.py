@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Unpack, overload
 
 from msgspec import UNSET, Raw
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from redstart.asking.choices import Choice
     from redstart.asking.questions import Answer, Question
-    from redstart.asking.sampling import Root, Sampled
+    from redstart.asking.sampling import Root, Sampled, SampleOptions
     from redstart.asking.steps import Steps
     from redstart.features.user_state import State
 
@@ -153,7 +153,7 @@ class Facts(RequestContext, Generic[App]):
         call.channel.send(data)
         return True
 
-    def _log(self, level: str, data: Any, logger: str | None) -> bool:
+    def _log(self, level: str, data: object, logger: str | None) -> bool:
         call = self._call
         wanted = call.log_level
         if call.session is not None:
@@ -174,31 +174,6 @@ class Facts(RequestContext, Generic[App]):
         return True
 
 
-class Confirmation(Coroutine[Any, Any, bool]):
-    """A yes or no that is still to come: `if ctx.confirm("Delete?")` without `await` must not mean yes."""
-
-    __slots__ = ("_work",)
-
-    def __init__(self, work: Coroutine[Any, Any, bool]) -> None:
-        self._work = work
-
-    def __await__(self) -> Generator[Any, None, bool]:
-        return self._work.__await__()
-
-    def send(self, value: Any) -> Any:
-        return self._work.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        return self._work.throw(*error)
-
-    def close(self) -> None:
-        self._work.close()
-
-    def __bool__(self) -> bool:
-        self.close()
-        raise TypeError('ctx.confirm(…) has no answer before it is awaited: write `if await ctx.confirm("Delete?"):`')
-
-
 class Context(Facts[App]):
     """The request that an `async def` handler serves.
 
@@ -217,7 +192,7 @@ class Context(Facts[App]):
         """Tell the client how far the work is. False, and nothing sent, where it did not ask."""
         return await self._said(self._progress(progress, total, message))
 
-    async def log(self, level: str, data: Any, *, logger: str | None = None) -> bool:
+    async def log(self, level: str, data: object, *, logger: str | None = None) -> bool:
         """Send a log message to the client, if it wants that level."""
         return await self._said(self._log(level, data, logger))
 
@@ -232,19 +207,19 @@ class Context(Facts[App]):
             await self._call.channel.drain()
         return sent
 
-    async def debug(self, data: Any, *, logger: str | None = None) -> bool:
+    async def debug(self, data: object, *, logger: str | None = None) -> bool:
         """Log at level debug."""
         return await self.log("debug", data, logger=logger)
 
-    async def info(self, data: Any, *, logger: str | None = None) -> bool:
+    async def info(self, data: object, *, logger: str | None = None) -> bool:
         """Log at level info."""
         return await self.log("info", data, logger=logger)
 
-    async def warning(self, data: Any, *, logger: str | None = None) -> bool:
+    async def warning(self, data: object, *, logger: str | None = None) -> bool:
         """Log at level warning."""
         return await self.log("warning", data, logger=logger)
 
-    async def error(self, data: Any, *, logger: str | None = None) -> bool:
+    async def error(self, data: object, *, logger: str | None = None) -> bool:
         """Log at level error."""
         return await self.log("error", data, logger=logger)
 
@@ -266,8 +241,8 @@ class Context(Facts[App]):
     @overload
     async def elicit(self, message: str, schema: type[T], key: str | None = None) -> Answer[T]: ...
     @overload
-    async def elicit(self, message: str, schema: Any, key: str | None = None) -> Answer[Any]: ...
-    async def elicit(self, message: str, schema: Any = str, key: str | None = None) -> Answer[Any]:
+    async def elicit(self, message: str, schema: object, key: str | None = None) -> Answer[Any]: ...
+    async def elicit(self, message: str, schema: object = str, key: str | None = None) -> Answer[Any]:
         """Ask the user: `Accepted(data)`, `Declined()` or `Cancelled()`.
 
         `schema` is a flat dataclass, TypedDict or model, a plain type, an Enum or Literal, a list of choices, or a
@@ -293,13 +268,15 @@ class Context(Facts[App]):
     @overload
     async def ask(self, message: str, schema: type[T], key: str | None = None) -> T: ...
     @overload
-    async def ask(self, message: str, schema: Any, key: str | None = None) -> Any: ...
-    async def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
+    async def ask(self, message: str, schema: object, key: str | None = None) -> Any: ...
+    async def ask(self, message: str, schema: object = str, key: str | None = None) -> Any:
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
         return await self._runtime.asking.value(self._call, message, schema, key, self._threaded)
 
     def confirm(self, message: str, key: str | None = None) -> Coroutine[Any, Any, bool]:
         """Whether the user says yes; every other reaction is a no."""
+        from redstart.asking.questions import Confirmation
+
         return Confirmation(self._confirmed(message, key))
 
     async def _confirmed(self, message: str, key: str | None) -> bool:
@@ -314,12 +291,12 @@ class Context(Facts[App]):
     @overload
     async def choose(self, message: str, choices: Sequence[T], key: str | None = None) -> T: ...
     @overload
-    async def choose(self, message: str, choices: Any, key: str | None = None) -> Any: ...
-    async def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
+    async def choose(self, message: str, choices: object, key: str | None = None) -> Any: ...
+    async def choose(self, message: str, choices: object, key: str | None = None) -> Any:
         """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
         return await self.ask(message, choices, key)
 
-    async def ask_all(self, **questions: str | tuple[str, Any]) -> dict[str, Any]:
+    async def ask_all(self, /, **questions: str | tuple[str, object]) -> dict[str, Any]:
         """Several answers by name, in one round where the protocol can.
 
         >>> async def meet(ctx: Context) -> str:
@@ -333,38 +310,16 @@ class Context(Facts[App]):
             question.threaded = self._threaded
         return await self._runtime.asking.dialogue(self._call).ask_all(asked)
 
-    async def sample(
-        self,
-        messages: Any,
-        max_tokens: int = 1024,
-        *,
-        system: str | None = None,
-        temperature: float | None = None,
-        stop_sequences: Sequence[str] | None = None,
-        model_preferences: Mapping[str, Any] | None = None,
-        include_context: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        tools: Sequence[Any] = (),
-        tool_choice: Mapping[str, Any] | None = None,
-        key: str | None = None,
-    ) -> Sampled:
+    async def sample(self, /, messages: object, max_tokens: int = 1024, **options: Unpack[SampleOptions]) -> Sampled:
         """Let the client's model answer. (The spec has deprecated sampling.)
 
-        `messages` is a text, a Message, a `(role, text)` pair, or a list of them.
+        `messages` is a text, a Message, a `(role, text)` pair, or a list of them. The options are `system`,
+        `temperature`, `stop_sequences`, `model_preferences`, `include_context`, `metadata`, `tools`, `tool_choice`
+        and `key`.
         """
-        from redstart.asking.sampling import SamplingSettings, sampling_question
+        from redstart.asking.sampling import sampling_question
 
-        settings = SamplingSettings(
-            max_tokens=max_tokens,
-            system_prompt=system,
-            temperature=temperature,
-            stop_sequences=stop_sequences,  # type: ignore[arg-type]  # these are checked later
-            model_preferences=model_preferences,  # type: ignore[arg-type]
-            include_context=include_context,  # type: ignore[arg-type]
-            metadata=metadata,  # type: ignore[arg-type]
-            tool_choice=tool_choice,  # type: ignore[arg-type]
-        )
-        return await self._put(sampling_question(self._call, messages, tools, key, settings))
+        return await self._put(sampling_question(self._call, messages, max_tokens, **options))
 
     async def roots(self, key: str | None = None) -> list[Root]:
         """The folders that the client shares. (The spec has deprecated roots.)"""
@@ -424,7 +379,7 @@ class Context(Facts[App]):
             except Unwind:
                 raise asyncio.CancelledError from None
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
+    async def call_tool(self, name: str, arguments: Mapping[str, object] | None = None) -> ToolResult:
         """The result of another tool of this server, for the same client; its failure is a result too."""
         with self._inner(name):
             tools = Tools(self._description.registries.tools, self._description.errors)
@@ -453,7 +408,7 @@ class Context(Facts[App]):
         return result.messages  # type: ignore[no-any-return]
 
 
-def _pair(name: str, question: Any) -> tuple[str, Any]:
+def _pair(name: str, question: object) -> tuple[str, object]:
     if isinstance(question, str):
         return question, str
     if isinstance(question, tuple) and len(question) == 2:

@@ -9,22 +9,22 @@ import asyncio
 import concurrent.futures
 import contextvars
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, overload
 
 from redstart.features.errors import Unwind
 from redstart.protocol.call import Call
 from redstart.server.context import App, Context, Facts
 from redstart.server.runtime import Runtime, current_call
 from redstart.wire.jsonrpc import decode
-from redstart.wire.types import Message, ResourceContents, ToolResult
 
 if TYPE_CHECKING:
     from redstart.asking.choices import Choice
     from redstart.asking.questions import Answer
-    from redstart.asking.sampling import Root, Sampled
     from redstart.features.user_state import SyncState
 
+P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -38,6 +38,19 @@ class _Threaded(Context[App]):
 
     __slots__ = ()
     _threaded = True
+
+
+def blocking(
+    method: Callable[Concatenate[Context[Any], P], Coroutine[Any, Any, R]], *, nested: bool = False
+) -> Callable[Concatenate[SyncContext[Any], P], R]:
+    """A method of SyncContext that waits for one of Context. One that runs another handler is `nested`."""
+
+    @wraps(method)
+    def wait(ctx: SyncContext[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        work = method(ctx._async, *args, **kwargs)
+        return ctx._wait_nested(work) if nested else ctx._wait(work)
+
+    return wait
 
 
 class SyncContext(Facts[App]):
@@ -85,65 +98,46 @@ class SyncContext(Facts[App]):
         finally:
             _depth.reset(token)
 
-    # ------------------------------------------------------------ words
+    # ------------------------------------------------------------ messages
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Tell the client how far the work is. False, and nothing sent, where it did not ask."""
         return self._wait(self._async.progress(progress, total, message))
 
-    def log(self, level: str, data: Any, *, logger: str | None = None) -> bool:
-        """Send a log message to the client, if it wants that level."""
-        return self._wait(self._async.log(level, data, logger=logger))
-
-    def debug(self, data: Any, *, logger: str | None = None) -> bool:
-        """Log at level debug."""
-        return self.log("debug", data, logger=logger)
-
-    def info(self, data: Any, *, logger: str | None = None) -> bool:
-        """Log at level info."""
-        return self.log("info", data, logger=logger)
-
-    def warning(self, data: Any, *, logger: str | None = None) -> bool:
-        """Log at level warning."""
-        return self.log("warning", data, logger=logger)
-
-    def error(self, data: Any, *, logger: str | None = None) -> bool:
-        """Log at level error."""
-        return self.log("error", data, logger=logger)
-
-    def close_stream(self) -> bool:
-        """End the HTTP response before the result; the client comes back for it. False where that is not possible."""
-        return self._wait(self._async.close_stream())
+    log = blocking(Context.log)
+    debug = blocking(Context.debug)
+    info = blocking(Context.info)
+    warning = blocking(Context.warning)
+    error = blocking(Context.error)
+    close_stream = blocking(Context.close_stream)
 
     # ------------------------------------------------------------ questions
+
+    elicit_url = blocking(Context.elicit_url)
+    confirm = blocking(Context.confirm)
+    ask_all = blocking(Context.ask_all)
+    sample = blocking(Context.sample)
+    roots = blocking(Context.roots)
 
     @overload
     def elicit(self, message: str, *, key: str | None = None) -> Answer[str]: ...
     @overload
     def elicit(self, message: str, schema: type[T], key: str | None = None) -> Answer[T]: ...
     @overload
-    def elicit(self, message: str, schema: Any, key: str | None = None) -> Answer[Any]: ...
-    def elicit(self, message: str, schema: Any = str, key: str | None = None) -> Answer[Any]:
+    def elicit(self, message: str, schema: object, key: str | None = None) -> Answer[Any]: ...
+    def elicit(self, message: str, schema: object = str, key: str | None = None) -> Answer[Any]:
         """Ask the user: `Accepted(data)`, `Declined()` or `Cancelled()`. See `Context.elicit`."""
         return self._wait(self._async.elicit(message, schema, key))
-
-    def elicit_url(self, url: str, message: str, key: str | None = None) -> Answer[None]:
-        """Send the user to a web page, for secrets and sign-in. `Accepted` means consent, not that it was done."""
-        return self._wait(self._async.elicit_url(url, message, key))
 
     @overload
     def ask(self, message: str, *, key: str | None = None) -> str: ...
     @overload
     def ask(self, message: str, schema: type[T], key: str | None = None) -> T: ...
     @overload
-    def ask(self, message: str, schema: Any, key: str | None = None) -> Any: ...
-    def ask(self, message: str, schema: Any = str, key: str | None = None) -> Any:
+    def ask(self, message: str, schema: object, key: str | None = None) -> Any: ...
+    def ask(self, message: str, schema: object = str, key: str | None = None) -> Any:
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
         return self._wait(self._async.ask(message, schema, key))
-
-    def confirm(self, message: str, key: str | None = None) -> bool:
-        """Whether the user says yes; every other reaction is a no."""
-        return self._wait(self._async.confirm(message, key))
 
     @overload
     def choose(self, message: str, choices: type[T], key: str | None = None) -> T: ...
@@ -154,22 +148,10 @@ class SyncContext(Facts[App]):
     @overload
     def choose(self, message: str, choices: Sequence[T], key: str | None = None) -> T: ...
     @overload
-    def choose(self, message: str, choices: Any, key: str | None = None) -> Any: ...
-    def choose(self, message: str, choices: Any, key: str | None = None) -> Any:
+    def choose(self, message: str, choices: object, key: str | None = None) -> Any: ...
+    def choose(self, message: str, choices: object, key: str | None = None) -> Any:
         """One of `choices`: values, `(value, title)` pairs, an Enum or a Literal. No answer ends the call."""
         return self._wait(self._async.choose(message, choices, key))
-
-    def ask_all(self, **questions: str | tuple[str, Any]) -> dict[str, Any]:
-        """Several answers by name, in one round where the protocol can: `ask_all(name=("Your name?", str), …)`."""
-        return self._wait(self._async.ask_all(**questions))
-
-    def sample(self, messages: Any, max_tokens: int = 1024, **options: Any) -> Sampled:
-        """Let the client's model answer; the options are those of `Context.sample`."""
-        return self._wait(self._async.sample(messages, max_tokens, **options))
-
-    def roots(self, key: str | None = None) -> list[Root]:
-        """The folders that the client shares. (The spec has deprecated roots.)"""
-        return self._wait(self._async.roots(key))
 
     # ------------------------------------------------------------ side effects
 
@@ -199,17 +181,9 @@ class SyncContext(Facts[App]):
 
         return SyncState(self._async.state, self._wait)
 
-    def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
-        """The result of another tool of this server, for the same client; its failure is a result too."""
-        return self._wait_nested(self._async.call_tool(name, arguments))
-
-    def read_resource(self, uri: str) -> list[ResourceContents]:
-        """What a resource of this server holds."""
-        return self._wait_nested(self._async.read_resource(uri))
-
-    def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
-        """The messages of a prompt of this server."""
-        return self._wait_nested(self._async.get_prompt(name, arguments))
+    call_tool = blocking(Context.call_tool, nested=True)
+    read_resource = blocking(Context.read_resource, nested=True)
+    get_prompt = blocking(Context.get_prompt, nested=True)
 
 
 async def _awaited(value: Any) -> Any:
