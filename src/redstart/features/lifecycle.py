@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from redstart.features.registry import Cache
 from redstart.protocol.call import Call
 from redstart.protocol.handshake import DIALECTS
@@ -21,7 +19,7 @@ class Lifecycle:
         info: Implementation,
         instructions: str | None,
         modern: Modern,
-        capabilities: dict[str, Any],
+        capabilities: dict[str, dict[str, bool]],
         cache: Cache,
     ) -> None:
         self.info = info

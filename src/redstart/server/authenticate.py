@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import Any, Final
+from typing import Final
 
 from redstart.execution.kinds import is_async
 from redstart.execution.threads import Pool
@@ -38,7 +38,7 @@ class Authenticator:
         self._pool = Pool(THREADS)
         self._said: set[type] = set()
 
-    async def user(self, token: str) -> Any:
+    async def user(self, token: str) -> object:
         """The user of this token; AuthError where there is none. Without a token nobody is asked."""
         if not token:
             raise AuthError(401, UNKNOWN)
@@ -55,7 +55,7 @@ class Authenticator:
             self._say(type(user), text)
         raise AuthError(401, UNKNOWN)
 
-    async def _call(self, token: str) -> Any:
+    async def _call(self, token: str) -> object:
         if self._is_async:
             return await self._auth(token)
         user = await self._pool.run(lambda: self._auth(token), {})

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeAlias, TypeVar, Unpack, overload
 
 from msgspec import UNSET, Raw
 
@@ -20,7 +20,7 @@ from redstart.features.results import to_json
 from redstart.features.tools import Tools
 from redstart.protocol.call import Call
 from redstart.schema.errors import nearest
-from redstart.server.runtime import Description, Runtime
+from redstart.server.runtime import Runtime
 from redstart.wire.check import checked
 from redstart.wire.jsonrpc import Id, decode
 from redstart.wire.meta import LOG_LEVELS, Implementation
@@ -40,6 +40,8 @@ else:  # a default is known to type checkers, and to Python only since 3.13
     App = TypeVar("App")
 
 T = TypeVar("T")
+Work: TypeAlias = Coroutine[Any, Any, T]
+"""What is awaited for a T."""
 
 _OURS = {
     "request_context": "lifespan",
@@ -64,7 +66,7 @@ class Facts(RequestContext, Generic[App]):
 
     if not TYPE_CHECKING:  # a type checker knows the names, and must not be told that there may be others
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> NoReturn:
             """Name ours: other frameworks say `report_progress`, `get_state`, `lifespan_context`."""
             ours = _OURS.get(name)
             known = [known for known in dir(type(self)) if not known.startswith("_")]
@@ -112,7 +114,7 @@ class Facts(RequestContext, Generic[App]):
     @property
     def lifespan(self) -> App:
         """What the server's `lifespan=` yielded."""
-        return self._runtime.lifespan_state  # type: ignore[no-any-return]
+        return self._runtime.lifespan_state  # type: ignore[return-value]
 
     @property
     def can_elicit(self) -> bool:
@@ -273,7 +275,7 @@ class Context(Facts[App]):
         """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
         return await self._runtime.asking.value(self._call, message, schema, key, self._threaded)
 
-    def confirm(self, message: str, key: str | None = None) -> Coroutine[Any, Any, bool]:
+    def confirm(self, message: str, key: str | None = None) -> Work[bool]:
         """Whether the user says yes; every other reaction is a no."""
         from redstart.asking.questions import Confirmation
 
@@ -333,7 +335,7 @@ class Context(Facts[App]):
     async def step(self, key: str, fn: Callable[[], Awaitable[T]]) -> T: ...
     @overload
     async def step(self, key: str, fn: Callable[[], T]) -> T: ...
-    async def step(self, key: str, fn: Callable[[], Any]) -> Any:
+    async def step(self, key: str, fn: Callable[[], object]) -> object:
         """Do `fn()` once, however often the handler runs, and return its result as JSON.
 
         With `memory://` once means once in this process. A plain function runs in a thread.
@@ -351,7 +353,7 @@ class Context(Facts[App]):
         """The steps of this dialogue, the key as it knows it, and the recorded result if there is one."""
         return await self._runtime.asking.dialogue(self._call).begin_step(key)
 
-    async def _performed(self, fn: Callable[[], Any]) -> Any:
+    async def _performed(self, fn: Callable[[], object]) -> object:
         value = fn() if is_async(fn) else await self._runtime.pool.run(fn, {})
         return await value if inspect.isawaitable(value) else value
 
@@ -363,10 +365,6 @@ class Context(Facts[App]):
         from redstart.features.user_state import State
 
         return State(self._call, self._runtime.store, self._runtime.name)
-
-    @property
-    def _description(self) -> Description:
-        return self._runtime.description
 
     @contextmanager
     def _inner(self, name: str) -> Iterator[None]:
@@ -382,7 +380,7 @@ class Context(Facts[App]):
     async def call_tool(self, name: str, arguments: Mapping[str, object] | None = None) -> ToolResult:
         """The result of another tool of this server, for the same client; its failure is a result too."""
         with self._inner(name):
-            tools = Tools(self._description.registries.tools, self._description.errors)
+            tools = Tools(self._runtime.description.registries.tools, self._runtime.description.errors)
             result = await tools.run(self._call, name, to_json(dict(arguments or {})))
         if isinstance(result.structured, Raw):
             result.structured = decode(result.structured)
@@ -392,8 +390,8 @@ class Context(Facts[App]):
         """What a resource of this server holds."""
         from redstart.features.resources import Resources
 
-        registries = self._description.registries
-        resources = Resources(registries.resources, registries.templates, self._description.errors)
+        registries = self._runtime.description.registries
+        resources = Resources(registries.resources, registries.templates, self._runtime.description.errors)
         with self._inner(uri):
             result: Any = await resources.read_uri(self._call, uri)
         return result.contents  # type: ignore[no-any-return]
@@ -402,7 +400,7 @@ class Context(Facts[App]):
         """The messages of a prompt of this server."""
         from redstart.features.prompts import Prompts
 
-        prompts = Prompts(self._description.registries.prompts, self._description.errors)
+        prompts = Prompts(self._runtime.description.registries.prompts, self._runtime.description.errors)
         with self._inner(name):
             result: Any = await prompts.render(self._call, name, arguments or {})
         return result.messages  # type: ignore[no-any-return]

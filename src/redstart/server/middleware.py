@@ -32,7 +32,7 @@ class MiddlewareError(TypeError):
     """A layer of middleware did not keep its contract; the text names the layer and says what to write."""
 
 
-def checked(layer: Any) -> Middleware:
+def checked(layer: object) -> Middleware:
     """`layer`, if it can be called with a call and the next layer; else an error that says how to write one."""
     wanted = "middleware is written `async def layer(call, next)` and returns `await next(call)`"
     if not callable(layer):
@@ -45,7 +45,7 @@ def checked(layer: Any) -> Middleware:
         raise RegistrationError(f"{_name(layer)} cannot be called with (call, next): {wanted}") from None
     except ValueError:  # something built in tells no signature
         pass
-    return layer  # type: ignore[no-any-return]
+    return layer
 
 
 def compose(middleware: list[Middleware], handler: Handler) -> Handler:
@@ -58,7 +58,7 @@ def compose(middleware: list[Middleware], handler: Handler) -> Handler:
 def _layered(layer: Middleware, inner: Next) -> Next:
     async def run(call: Call) -> Result:
         try:
-            work: Any = layer(call, inner)
+            work: object = layer(call, inner)
             if not inspect.isawaitable(work):
                 raise MiddlewareError(f"it returned {_what(work)}; write `async def`, or return `next(call)`")
             result = await work
@@ -75,11 +75,11 @@ def _layered(layer: Middleware, inner: Next) -> Next:
     return run
 
 
-def _what(result: Any) -> str:
+def _what(result: object) -> str:
     return "None" if result is None else f"a {type(result).__name__}"
 
 
-def _name(layer: Any) -> str:
+def _name(layer: object) -> str:
     name = getattr(layer, "__qualname__", None) or type(layer).__qualname__
     where = place(layer if hasattr(layer, "__qualname__") else type(layer).__call__)
     return f"{name.rpartition('.<locals>.')[2]} ({where})"

@@ -67,7 +67,7 @@ class Description(Struct, frozen=True, eq=False):
     modern: Modern
     errors: ErrorPolicy
     registries: Registries
-    capabilities: dict[str, Any]
+    capabilities: dict[str, dict[str, bool]]
     methods: Mapping[str, Handler]
     """What answers each method, with the middleware around it."""
 
@@ -101,9 +101,9 @@ class Runtime:
             _ = self.store
         self.force_replay = False
         """Whether handshake calls too run again from the top after each answer, as modern ones do."""
-        self.lifespans: list[Callable[[], AbstractAsyncContextManager[Any]]] = []
+        self.lifespans: list[Callable[[], AbstractAsyncContextManager[object]]] = []
         """What is entered at the start; what the first of them yields is `ctx.lifespan`."""
-        self.lifespan_state: Any = None
+        self.lifespan_state: object = None
         self.routes: dict[str, Any] = {}
         """The application's own HTTP paths beside the MCP endpoint."""
         self.mcp_paths: set[str] = set()
@@ -146,15 +146,11 @@ class Runtime:
         """What runs calls that ask; loaded by the first question, because most servers never ask."""
         from redstart.asking.dialogue import Asking
 
-        options = self.options
-        return Asking(
-            self.name,
-            lambda name: self.description.registries.tools.items.get(name),
-            self.keys,
-            lambda: self.store,
-            options["ask_timeout"],
-            options["single_use"],
-        )
+        timeout, single_use = self.options["ask_timeout"], self.options["single_use"]
+        return Asking(self.name, self._find_tool, self.keys, lambda: self.store, timeout, single_use)
+
+    def _find_tool(self, name: str) -> CompiledTool | None:
+        return self.description.registries.tools.items.get(name)
 
     def load_keys(self) -> None:
         """Read the keys that somebody has configured: what is wrong with them shows now, not at the first question."""
@@ -222,12 +218,12 @@ class Runtime:
         """A link for a new peer."""
         return Link(self.description.modern, session)
 
-    def feed(self, peer: Peer, data: bytes, principal: Any = None) -> None:
+    def feed(self, peer: Peer, data: bytes, principal: object = None) -> None:
         """One message of a stream peer."""
         for event in peer.link.receive(data):
             self.take(event, peer.channel, principal)
 
-    def take(self, event: Event, channel: Channel, principal: Any = None) -> None:
+    def take(self, event: Event, channel: Channel, principal: object = None) -> None:
         """What an event of a stream peer leads to."""
         if isinstance(event, Call):
             event.channel = channel
@@ -312,7 +308,7 @@ class Runtime:
             task.add_done_callback(self._unwound)
             task.cancel()
 
-    def _unwound(self, task: asyncio.Task[Any]) -> None:
+    def _unwound(self, task: asyncio.Task[None]) -> None:
         self._unwinding.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a cancelled call failed while it unwound", exc_info=error)

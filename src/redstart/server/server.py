@@ -10,8 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, TypeVar, Unpack, overload
 
 from redstart.execution.dependencies import Contexts, MakeContext, RequestContext, injected
 from redstart.execution.executor import Executor
@@ -37,7 +36,7 @@ from redstart.server.context import Context, Facts
 from redstart.server.dispatch import Dispatch
 from redstart.server.middleware import Middleware
 from redstart.server.runtime import Registries, Runtime
-from redstart.server.settings import CAPABILITIES, LIST, MIDDLEWARE, SERVER_NAME, ServerOptions
+from redstart.server.settings import CAPABILITIES, LIST, MIDDLEWARE, SERVER_NAME, ServerOptions, listed
 from redstart.server.startup_errors import end_in_full, end_in_words, not_started
 from redstart.server.sync_context import SyncContext
 from redstart.wire.meta import Implementation
@@ -106,10 +105,12 @@ class Server:
         contexts = Contexts(Context, SyncContext, self._make_context)
         executor = Executor(self.runtime.pool, contexts, self.limits, given["processes"])
         self._executor = self.runtime.executor = executor
-        self.tools: Registry[CompiledTool] = self._registry("tool")
-        self.prompts: Registry[CompiledPrompt] = self._registry("prompt")
-        self.resources: Registry[CompiledResource] = self._registry("resource")
-        self.templates: Registry[CompiledResource] = self._registry("resource template")
+        names = ("on_duplicate", "page_size", "cache", "include_tags", "exclude_tags")
+        rules: dict[str, Any] = {key: value for key, value in given.items() if key in names}
+        self.tools: Registry[CompiledTool] = Registry("tool", **rules)
+        self.prompts: Registry[CompiledPrompt] = Registry("prompt", **rules)
+        self.resources: Registry[CompiledResource] = Registry("resource", **rules)
+        self.templates: Registry[CompiledResource] = Registry("resource template", **rules)
         self._registries = Registries(self.tools, self.prompts, self.resources, self.templates)
         self._dispatch = Dispatch(
             self.runtime, self._registries, self.info, self.errors, given["instructions"], given["cache"] or Cache()
@@ -117,17 +118,6 @@ class Server:
         self._dispatch.wrap(given["middleware"])
         self._dispatch.declare(given["capabilities"])
         self._serve_options()
-
-    def _registry(self, kind: str) -> Registry[Any]:
-        given = self.options
-        return Registry(
-            kind,
-            given["on_duplicate"],
-            given["page_size"],
-            cache=given["cache"],
-            include_tags=given["include_tags"],
-            exclude_tags=given["exclude_tags"],
-        )
 
     def _make_context(self, kind: type[RequestContext]) -> MakeContext:
         assert issubclass(kind, Facts)
@@ -138,11 +128,9 @@ class Server:
         given, lifespans = self.options, self.runtime.lifespans
         if given["lifespan"] is not None:
             lifespans.append(partial(given["lifespan"], self))
-        prompts: Any = given["prompts"]
-        for prompt in prompts:
+        for prompt in listed(given["prompts"]):
             self.register(prompt) if hasattr(type(prompt), "kind") else self.prompt(prompt)
-        things: Any = (given["tools"], given["resources"])
-        for thing in chain(*things):
+        for thing in (*listed(given["tools"]), *listed(given["resources"])):
             self.register(thing)
         if given["directory"] is not None:
             from redstart.adopt.directory import open_directory
@@ -152,7 +140,7 @@ class Server:
 
     if not TYPE_CHECKING:  # a type checker knows the names, and must not be told that there may be others
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> NoReturn:
             """Name ours, where other frameworks have another word."""
             ours = WORDS_OF_OTHERS.get(name)
             hint = f": write {ours}" if ours else ""
@@ -162,7 +150,7 @@ class Server:
     @showing(ServerOptions)
     def from_object(
         cls,
-        thing: Any,
+        thing: object,
         name: str = "",
         *,
         include: Iterable[str] | None = None,
@@ -208,7 +196,7 @@ class Server:
     @overload
     def tool(self, /, *, name: str = "", **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     @showing(ToolOptions)
-    def tool(self, fn: Any = None, /, name: str = "", **options: Any) -> Any:
+    def tool(self, fn: object = None, /, name: str = "", **options: Any) -> Any:
         """Serve a function as a tool; the function itself is returned unchanged.
 
         >>> server = Server("shop")
@@ -252,7 +240,7 @@ class Server:
     @overload
     def prompt(self, /, *, name: str = "", **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
     @showing(PromptOptions)
-    def prompt(self, fn: Any = None, /, name: str = "", **options: Any) -> Any:
+    def prompt(self, fn: object = None, /, name: str = "", **options: Any) -> Any:
         """Serve a function as a prompt: what it returns becomes messages.
 
         >>> server = Server("desk")
@@ -316,7 +304,7 @@ class Server:
 
         return decorate
 
-    def register(self, thing: Any, *, replace: bool = False) -> None:
+    def register(self, thing: object, *, replace: bool = False) -> None:
         """Serve `thing`, now or while the server runs: a Tool, Prompt or Resource, a function, a provider.
 
         A function is what a decorator has marked it as, else a tool. `replace=True` says that what has the same name
@@ -356,16 +344,16 @@ class Server:
         for companion in declared.companions() if declared.kind == "resource" else ():
             self._add(companion, replace)
 
-    def remove(self, thing: Any) -> None:
+    def remove(self, thing: object) -> None:
         """Serve `thing` no longer: the object, its function, its name or URI, or all of a provider."""
-        registries: tuple[Registry[Any], ...] = (self.tools, self.prompts, self.resources, self.templates)
+        registries = self.tools, self.prompts, self.resources, self.templates
         keys = [(registry, key) for registry in registries for key in registry.keys_of(thing)]
         if not keys:
             known = [key for registry in registries for key in registry.items]
             hint = did_you_mean(thing, known) if isinstance(thing, str) else ""
             raise KeyError(f"{caller()}: nothing that is registered is {thing!r:.200}{hint}")
         for registry, key in keys:
-            declared = registry.remove(key).declared
+            declared: Any = registry.remove(key).declared
             for companion in declared.companions() if declared.kind == "resource" else ():
                 self.remove(companion)
 
@@ -479,7 +467,7 @@ class Server:
         return Endpoint(self, checked(EndpointOptions, "server.asgi()", options, also=()))
 
     @asynccontextmanager
-    async def lifespan_context(self, app: Any = None) -> AsyncIterator[None]:
+    async def lifespan_context(self, app: object = None) -> AsyncIterator[None]:
         """The life of this server inside of another application's: started before it serves, stopped after.
 
         It can be given as it is: `FastAPI(lifespan=server.lifespan_context)`. In a lifespan of your own:
@@ -550,7 +538,7 @@ def _refuse_running_loop() -> None:
 _RUN_OPTIONS: Final = frozenset({"transport", "host", "port", "path", "framing", "stdin", "stdout"})
 
 
-def serve(name: str, *things: Any, **options: Any) -> None:
+def serve(name: str, *things: object, **options: Any) -> None:
     """Serve one or more objects until the client goes away: `Server.from_object(...).run()`.
 
     >>> class Maths:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 Authenticate = Callable[[str], Any]
+Function = Callable[..., Any]
 
 MAX_PORT: Final = 65535
 
@@ -43,7 +44,7 @@ MAX_PORT: Final = 65535
 # ---------------------------------------------------------------- the rules of a Server's options
 
 
-def checked_keys(label: str, keys: Any) -> list[str | bytes]:
+def checked_keys(label: str, keys: object) -> list[str | bytes]:
     """The keys as a list; an error never shows a key."""
     if isinstance(keys, str | bytes | bytearray | memoryview) or not hasattr(keys, "__iter__"):
         # Taken as a list, a text would be many keys of one character each.
@@ -59,13 +60,13 @@ def checked_keys(label: str, keys: Any) -> list[str | bytes]:
     return found
 
 
-def store(label: str, value: Any) -> Any:
+def store(label: str, value: "str | SharedState | None") -> "SharedState":
     from redstart.store.open import open_state
 
     return open_state(value)
 
 
-def auth(label: str, value: Any) -> Any:
+def auth(label: str, value: object) -> Callable[..., object]:
     if not callable(value):  # what was given may be a secret
         raise Wrong(label, "a function of the token that returns the user", f"a {type(value).__name__}")
     try:
@@ -77,7 +78,7 @@ def auth(label: str, value: Any) -> Any:
     return value
 
 
-def many(label: str, value: Any) -> list[Any]:
+def many(label: str, value: object) -> list[object]:
     """What is to be registered: one thing, or several."""
     if hasattr(type(value), "kind") or callable(value):
         return [value]
@@ -86,13 +87,18 @@ def many(label: str, value: Any) -> list[Any]:
     return list(value)
 
 
-def middleware(label: str, value: Any) -> list[Middleware]:
+def listed(things: Any) -> list[Any]:
+    """What `many` has made a list of, for type checkers: an option may be given as one thing."""
+    return list(things)
+
+
+def middleware(label: str, value: object) -> list[Middleware]:
     if not isinstance(value, Iterable) or isinstance(value, str):
         wrong(label, "a list of functions", value)
     return [checked_layer(layer) for layer in value]
 
 
-def capabilities(label: str, value: Any) -> tuple[str, ...]:
+def capabilities(label: str, value: object) -> tuple[str, ...]:
     found = texts(label, value)
     for name in found:
         if name not in DECLARABLE:
@@ -101,11 +107,11 @@ def capabilities(label: str, value: Any) -> tuple[str, ...]:
     return found
 
 
-def exposed(label: str, value: Any) -> bool | tuple[type[BaseException], ...]:
+def exposed(label: str, value: object) -> bool | tuple[type[BaseException], ...]:
     if isinstance(value, bool):
         return value
     several = isinstance(value, Iterable) and not isinstance(value, str | type)
-    found = tuple(value) if several else ()
+    found = tuple(listed(value)) if several else ()
     if not several or not all(isinstance(one, type) and issubclass(one, BaseException) for one in found):
         wrong(label, "True, False or a list of exception classes", value)
     return found
@@ -151,8 +157,8 @@ class ServerOptions(TypedDict, total=False):
     description: Annotated[str | None, Rule(text)]
     website_url: Annotated[str | None, Rule(text)]
     icons: Annotated[Sequence[Icon] | None, Rule(icons)]
-    tools: Annotated["Tool | Iterable[Tool | Callable[..., Any]]", Rule(many, (), optional=True)]
-    prompts: Annotated["Prompt | Iterable[Prompt | Callable[..., Any]]", Rule(many, (), optional=True)]
+    tools: Annotated["Tool | Iterable[Tool | Function]", Rule(many, (), optional=True)]
+    prompts: Annotated["Prompt | Iterable[Prompt | Function]", Rule(many, (), optional=True)]
     resources: Annotated["Resource | Iterable[Resource]", Rule(many, (), optional=True)]
     directory: Annotated[str | os.PathLike[str] | None, Rule(path)]
     capabilities: Annotated[Iterable[str], CAPABILITIES]

@@ -9,13 +9,13 @@ import asyncio
 import concurrent.futures
 import contextvars
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, overload
 
 from redstart.features.errors import Unwind
 from redstart.protocol.call import Call
-from redstart.server.context import App, Context, Facts
+from redstart.server.context import App, Context, Facts, Work
 from redstart.server.runtime import Runtime, current_call
 from redstart.wire.jsonrpc import decode
 
@@ -41,7 +41,7 @@ class _Threaded(Context[App]):
 
 
 def blocking(
-    method: Callable[Concatenate[Context[Any], P], Coroutine[Any, Any, R]], *, nested: bool = False
+    method: Callable[Concatenate[Context[Any], P], Work[R]], *, nested: bool = False
 ) -> Callable[Concatenate[SyncContext[Any], P], R]:
     """A method of SyncContext that waits for one of Context. One that runs another handler is `nested`."""
 
@@ -67,7 +67,7 @@ class SyncContext(Facts[App]):
         super().__init__(call, runtime)
         self._async: Context[App] = _Threaded(call, runtime)
 
-    def _wait(self, work: Coroutine[Any, Any, R]) -> R:
+    def _wait(self, work: Work[R]) -> R:
         """Run `work` on the loop while this thread waits."""
         try:
             asyncio.get_running_loop()
@@ -86,7 +86,7 @@ class SyncContext(Facts[App]):
                 raise  # nobody has ended it: it is answered with this failure
             raise Unwind from None
 
-    def _wait_nested(self, work: Coroutine[Any, Any, R]) -> R:
+    def _wait_nested(self, work: Work[R]) -> R:
         """As `_wait`, for another handler. Each level may take one more thread, so there is an end to them."""
         depth = _depth.get()
         if depth >= DEEPEST:
@@ -165,7 +165,7 @@ class SyncContext(Facts[App]):
             token = inside.set(key)
             with self._runtime.pool.unbroken():
                 try:
-                    value: Any = fn()
+                    value: object = fn()
                     raw = result_of(key, self._wait(_awaited(value)) if inspect.isawaitable(value) else value)
                 finally:
                     inside.reset(token)
@@ -186,7 +186,7 @@ class SyncContext(Facts[App]):
     get_prompt = blocking(Context.get_prompt, nested=True)
 
 
-async def _awaited(value: Any) -> Any:
+async def _awaited(value: Awaitable[T]) -> T:
     return await value
 
 
