@@ -10,7 +10,8 @@ from msgspec import UNSET
 
 from client.support import MODERN, Request, http_server, modern, run
 from redstart.client import Client, RequestError
-from redstart.client.tool_cache import is_wrapped
+from redstart.client.tool_cache import ToolCache, is_wrapped
+from redstart.wire import types as t
 
 TOOL = {
     "name": "Köln",
@@ -62,6 +63,25 @@ def test_tools_with_invalid_annotations_are_left_out_with_a_warning(caplog: pyte
     with caplog.at_level(logging.WARNING, "redstart.client"):
         run(main())
     assert "'bad' is left out" in caplog.text
+
+
+def test_a_schema_that_is_nested_too_deeply_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    schema: dict[str, object] = {}
+    for _ in range(5000):
+        schema = {"not": schema}
+    deep, plain = t.ListedTool("deep", input_schema=schema), t.ListedTool("plain", input_schema={})
+
+    async def fetch() -> None:
+        raise AssertionError("the tools are known")
+
+    async def main() -> None:
+        cache = ToolCache(fetch)
+        assert cache.learn([deep, plain], http=True, modern=True) == [plain]
+        assert (await cache.get("plain")).wrapped is False
+
+    with caplog.at_level(logging.WARNING, "redstart.client"):
+        run(main())
+    assert "'deep' is left out" in caplog.text
 
 
 @pytest.mark.parametrize("changed", [True, False])

@@ -45,7 +45,7 @@ class ToolCache:
         for tool in tools:
             try:
                 rules = header_rules(tool.input_schema) if http and modern else []
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 log.warning("the tool %r is left out: %s", tool.name, error)
                 continue
             cached[tool.name] = CachedTool(rules, is_wrapped(tool.output_schema, modern=modern))
