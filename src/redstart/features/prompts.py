@@ -17,7 +17,7 @@ from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.options import PromptOptions
 from redstart.features.outcome import outcome, require
 from redstart.features.prompt_template import compile_text, fill
-from redstart.features.registry import Compiled, Compiler, Registry
+from redstart.features.registry import Compiled, Compiler, Declared, Registry
 from redstart.features.results import BLOCK_TYPES, Unencodable, block, is_media, sound
 from redstart.features.rules import HANDLER_OR_NONE, NAME, checked, did_you_mean, showing
 from redstart.protocol.call import Call
@@ -43,7 +43,7 @@ class PromptResult(Struct, metaclass=t.Explained):
     messages: Any = ()
 
 
-class Prompt:
+class Prompt(Declared):
     """A function that makes messages, and what is told about it. Registering it does not change it.
 
     >>> prompt = Prompt("greet", handler=lambda args: f"Greet {args['who']}.", arguments=[("who", "Whom", True)])
@@ -54,6 +54,7 @@ class Prompt:
     """
 
     kind: ClassVar = "prompt"
+    arguments: Sequence[Argument] | None
 
     @showing(PromptOptions)
     def __init__(
@@ -67,17 +68,7 @@ class Prompt:
         self.handler = HANDLER_OR_NONE.check(f"handler of {name}" if name else "handler", handler)
         self.messages = messages
         self.name: str = NAME.check("name", name) or getattr(handler, "__name__", "")
-        given = checked(PromptOptions, "a prompt", options, after=f" of {self.name or 'the prompt'}")
-        self.description = given["description"]
-        self.title = given["title"]
-        self.arguments = given["arguments"]
-        self.icons = given["icons"]
-        self.meta = given["meta"]
-        self.needs = given["needs"]
-        self.executor = given["executor"]
-        self.timeout = given["timeout"]
-        self.visible = given["visible"]
-        self.tags = frozenset(given["tags"])
+        self._set(checked(PromptOptions, "a prompt", options, after=f" of {self.name or 'the prompt'}"))
         self.place = place(handler) if handler is not None else f"the prompt {self.name}"
 
     @classmethod
@@ -86,26 +77,19 @@ class Prompt:
         name, description, *rest = descriptor
         return cls(name, handler=handler, description=description, arguments=rest[0] if rest else ())
 
-    @property
-    def key(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return f"Prompt({self.name!r})"
-
     def compile(self, compiler: Compiler) -> CompiledPrompt:
         """Decide everything that can be decided now; what cannot be served fails here, with file and line."""
         if not self.name or self.name == "<lambda>" or not self.name.isprintable():
             raise RegistrationError(f"{self.place}: {self.name!r} is not a valid prompt name; give it one with name=")
         if (self.handler is None) == (self.messages is None):
             raise RegistrationError(f"{self.place}: a prompt has a handler= or messages=, one of the two")
-        compiled = self._compile_messages() if self.handler is None else self._compile_handler(compiler)
+        compiled = self._compile_messages() if self.handler is None else self._compile_handler(self.handler, compiler)
         compiler.equip(compiled)
         return compiled
 
-    def _compile_handler(self, compiler: Compiler) -> CompiledPrompt:
-        refuse_generator(self.handler, f"{self.place}: the prompt {self.name}")
-        signature = compile_signature(self.handler, injected=compiler.injected)
+    def _compile_handler(self, handler: Callable[..., Any], compiler: Compiler) -> CompiledPrompt:
+        refuse_generator(handler, f"{self.place}: the prompt {self.name}")
+        signature = compile_signature(handler, injected=compiler.injected)
         if self.arguments is None:
             arguments = [_listed(field) for field in signature.fields]
             bind = _by_name(signature)
@@ -121,7 +105,7 @@ class Prompt:
             injected=signature.injected,
             bind=bind,
             completers=completers(fields, self.place, compiler),
-            handler=self.handler,
+            handler=handler,
             executor=self.executor,
         )
 

@@ -28,21 +28,33 @@ Visible = Callable[[Any], bool]
 """Says who may see a thing: a function of the user, or of a SyncContext where its parameter is annotated so."""
 
 
-class Declared(Protocol):
-    """What a user declares: a Tool, a Prompt or a Resource."""
+class Declared:
+    """What a user declares: a Tool, a Prompt or a Resource. Its options are its attributes."""
 
     handler: Callable[..., Any] | None
+    name: str
+    description: str | None
     title: str | None
     icons: Sequence[Icon] | None
     meta: Mapping[str, Any] | None
-    needs: str | Sequence[str]
+    needs: Sequence[str]
+    executor: Literal["inline", "thread", "process"] | None
     timeout: float | None
     visible: Visible | None
     tags: frozenset[str]
     place: str
 
+    def _set(self, options: Mapping[str, object]) -> None:
+        vars(self).update(options)
+        self.tags = frozenset(self.tags)
+
     @property
-    def key(self) -> str: ...
+    def key(self) -> str:
+        """The name or URI that it is registered under."""
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.key!r})"
 
 
 D = TypeVar("D", bound=Declared)

@@ -19,7 +19,7 @@ from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.options import ResourceOptions
 from redstart.features.outcome import outcome, require
 from redstart.features.prompts import refuse_generator
-from redstart.features.registry import Compiled, Compiler, Registry
+from redstart.features.registry import Cache, Compiled, Compiler, Declared, Registry
 from redstart.features.results import is_media, one_body, sound, to_json
 from redstart.features.rules import HANDLER_OR_NONE, NAME, REQUIRED_TEXT, caller, checked, did_you_mean, showing
 from redstart.protocol.call import Call
@@ -49,7 +49,7 @@ class NotAPath:
     """
 
 
-class Resource:
+class Resource(Declared):
     """A URI that can be read, or a template of such URIs. Registering it does not change it.
 
     >>> Resource("config://app", name="config", handler=lambda: {"debug": False}).template is None
@@ -59,6 +59,10 @@ class Resource:
     """
 
     kind: ClassVar = "resource"
+    mime_type: str | None
+    size: int | None
+    annotations: t.Annotations | None
+    cache: Cache | None
 
     @showing(ResourceOptions)
     def __init__(
@@ -74,19 +78,7 @@ class Resource:
         self.place = place(handler) if handler is not None else f"{caller()}: the resource {uri}"
         self.name: str = NAME.check("name", name) or _name_of(handler) or uri
         given = checked(ResourceOptions, "a resource", options, after=f" of {self.name}")
-        self.description = given["description"]
-        self.title = given["title"]
-        self.mime_type = given["mime_type"]
-        self.size = given["size"]
-        self.annotations = given["annotations"]
-        self.icons = given["icons"]
-        self.meta = given["meta"]
-        self.cache = given["cache"]
-        self.needs = given["needs"]
-        self.executor = given["executor"]
-        self.timeout = given["timeout"]
-        self.visible = given["visible"]
-        self.tags = frozenset(given["tags"])
+        self._set(given)
         self.template = _template(uri, given["unsafe"], self.place)
 
     @classmethod
@@ -98,9 +90,6 @@ class Resource:
     @property
     def key(self) -> str:
         return self.uri
-
-    def __repr__(self) -> str:
-        return f"Resource({self.uri!r})"
 
     def argument_names(self) -> tuple[str, ...]:
         return self.template.variables if self.template is not None else ()

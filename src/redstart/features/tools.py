@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Final, Unpack
 from msgspec import UNSET, Raw, UnsetType
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, Unanswered, log, place
-from redstart.features.options import ANNOTATIONS, ToolOptions
+from redstart.features.options import ANNOTATIONS, Parameter, Task, ToolOptions
 from redstart.features.output import Cut, Output
-from redstart.features.registry import Compiled, Compiler, Injected, Registry
+from redstart.features.registry import Compiled, Compiler, Declared, Injected, Registry
 from redstart.features.results import Unencodable, finished, size
 from redstart.features.rules import HANDLER, NAME, OptionError, caller, checked, did_you_mean, showing
 from redstart.protocol.call import Call
@@ -31,7 +31,7 @@ from redstart.wire.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, Pro
 _NAME: Final = r"[A-Za-z0-9_.-]{1,128}"
 
 
-class Tool:
+class Tool(Declared):
     """A function that a model may call, and what is told about it. Registering it does not change it.
 
     >>> from redstart import Parameter
@@ -41,6 +41,18 @@ class Tool:
     """
 
     kind: ClassVar = "tool"
+    handler: Callable[..., Any]
+    parameters: Sequence[Parameter] | None
+    input_schema: Mapping[str, Any] | None
+    output_schema: Mapping[str, Any] | None
+    return_type: Any
+    annotations: Mapping[str, Any] | None
+    task: Task
+    concurrency: int | None
+    max_result_bytes: int | None
+    outputs: Sequence[str] | None
+    single_use: bool
+    apply_defaults: bool
 
     @showing(ToolOptions)
     def __init__(
@@ -54,28 +66,9 @@ class Tool:
         self.handler = HANDLER.check(f"handler of {name}" if name else "handler", handler)
         self.name: str = NAME.check("name", name) or getattr(handler, "__name__", "")
         given = checked(ToolOptions, "a tool", options, after=f" of {self.name or 'the tool'}")
-        self.description = given["description"]
-        self.title = given["title"]
-        self.parameters = given["parameters"]
-        self.input_schema = given["input_schema"]
-        self.output_schema = given["output_schema"]
-        self.return_type = given["return_type"]
-        self.annotations = given["annotations"]
-        self.icons = given["icons"]
-        self.meta = given["meta"]
-        self.task = given["task"]
-        self.needs = given["needs"]
-        self.executor = given["executor"]
-        self.timeout = given["timeout"]
-        self.concurrency = given["concurrency"]
-        self.max_result_bytes = given["max_result_bytes"]
-        self.outputs = given["outputs"]
-        self.single_use = given["single_use"]
-        self.apply_defaults = given["apply_defaults"]
+        self._set(given)
         if self.apply_defaults and self.input_schema is None:
             raise OptionError(f"{caller()}: apply_defaults of {self.name} needs an input_schema")
-        self.visible = given["visible"]
-        self.tags = frozenset(given["tags"])
         self.place = place(handler)
         self.cut = cut
         if cut is None and given["solutions"] is not None:
@@ -84,13 +77,6 @@ class Tool:
             self.cut = cut_for(given["solutions"])
         self.typed = self.parameters is None and self.input_schema is None
         """Whether the arguments follow from the handler's own signature."""
-
-    @property
-    def key(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return f"Tool({self.name!r})"
 
     # ------------------------------------------------------------ registration
 
