@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from redstart.features.errors import RegistrationError
 
-_OPENING: Final = re.compile(r"\{(?:(?P<name>\w+)\}|\?(?P<block>\w+)\?)")
+_TOKEN: Final = re.compile(r"\{(?P<name>\w+)\}|\{\?(?P<block>\w+)\?|[{}]")
 
 
 class Place(Struct, frozen=True):
@@ -51,42 +51,25 @@ def compile_text(text: str, names: Collection[str], where: str) -> Parts:
     >>> fill(parts, {"code": "x"}), fill(parts, {"code": "x", "language": "C"})
     ('Review code: x', 'Review this C code: x')
     """
-    open_blocks: list[tuple[Block, int]] = []
-    parts: Parts = []
-    root, depth, at = parts, 0, 0
-    while at < len(text):
-        found = _OPENING.match(text, at)
-        if found and found["name"] in names:
-            parts.append(Place(found["name"]))
-        elif found and found["block"] in names:
-            block = Block(found["block"], [])
-            parts.append(block)
-            open_blocks.append((block, depth))
-            parts, depth = block.parts, 0
-        elif text[at] == "}" and open_blocks and depth == 0:
-            depth = open_blocks.pop()[1]
-            parts = open_blocks[-1][0].parts if open_blocks else root
-            at += 1
-            continue
+    open_blocks = [Block("", [])]  # the first one is the whole text
+    depths = [0]  # the plain braces that are open in each block
+    at = 0
+    for token in _TOKEN.finditer(text):
+        parts = open_blocks[-1].parts
+        parts.append(text[at : token.start()])
+        at = token.end()
+        if token["name"] in names:
+            parts.append(Place(token["name"]))
+        elif token["block"] in names:
+            open_blocks.append(Block(token["block"], []))
+            depths.append(0)
+            parts.append(open_blocks[-1])
+        elif token[0] == "}" and depths[-1] == 0 and len(open_blocks) > 1:
+            open_blocks.pop()
+            depths.pop()
         else:
-            depth += (text[at] == "{") - (text[at] == "}" and depth > 0)
-            parts.append(text[at])
-            at += 1
-            continue
-        at = found.end()
-    if open_blocks:
-        raise RegistrationError(f"{where}: {{?{open_blocks[-1][0].name}? is not closed")
-    return _joined(root)
-
-
-def _joined(parts: Parts) -> Parts:
-    """Neighbouring pieces of text as one."""
-    out: Parts = []
-    for part in parts:
-        if isinstance(part, Block):
-            part = Block(part.name, _joined(part.parts))
-        if isinstance(part, str) and out and isinstance(out[-1], str):
-            out[-1] += part
-        else:
-            out.append(part)
-    return out
+            depths[-1] = max(0, depths[-1] + token[0].count("{") - token[0].count("}"))
+            parts.append(token[0])
+    if len(open_blocks) > 1:
+        raise RegistrationError(f"{where}: {{?{open_blocks[-1].name}? is not closed")
+    return [*open_blocks[0].parts, text[at:]]
