@@ -59,7 +59,7 @@ BUDGET: dict[str, int] = {
     "protocol": 1185,  # the walk over x-mcp-header annotations, for the server and the client
     "store": 215,
     "features": 3064,  # a declared thing and its compiled form are two
-    "execution": 1168,  # with visible=, which needs the contexts  # who may see a thing
+    "execution": 1168,  # with visible=, which needs the contexts
     "asking": 2200,
     "adopt": 820,
     "server": 1400,
