@@ -67,7 +67,7 @@ def _no_context(kind: type[RequestContext]) -> MakeContext:
     raise TypeError("a tool in a process of its own cannot have a context")
 
 
-_CONTEXTS = Contexts(RequestContext, RequestContext, _no_context)
+_CONTEXTS = Contexts(lambda awaits: RequestContext, _no_context)
 
 
 def load(location: Location) -> Function:

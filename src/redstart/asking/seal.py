@@ -19,7 +19,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from redstart.asking import KEY_VARIABLES
 from redstart.features.errors import SettingsError, log
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
 
@@ -63,7 +62,7 @@ def found_keys(given: Sequence[str | bytes]) -> tuple[str, list[bytes]]:
 
     A variable that is set but holds no key is an error: a random key instead would work for one process only.
     """
-    in_list, in_file = KEY_VARIABLES
+    in_list, in_file = "REDSTART_KEYS", "REDSTART_KEY_FILE"
     if given:
         return "Server(keys=…)", [key.encode() if isinstance(key, str) else bytes(key) for key in given]
     if (listed := os.environ.get(in_list)) is not None:  # with commas

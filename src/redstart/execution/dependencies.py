@@ -69,17 +69,19 @@ MakeContext: TypeAlias = Callable[[Call], RequestContext]
 class Contexts(Struct, frozen=True):
     """The two classes of contexts, and how one is made."""
 
-    awaiting: type[RequestContext]
-    """For `async def` handlers."""
-    blocking: type[RequestContext]
-    """For `def` handlers."""
+    class_for: Callable[[bool], type[RequestContext]]
+    """From whether a handler is an `async def` to the class of its context."""
     maker: Callable[[type[RequestContext]], MakeContext]
     """From a class, which may be a subclass of one of them, to the function that makes the context of a call."""
+
+    def make_for(self, awaits: bool) -> MakeContext:
+        """The function that makes the context of an `async def` handler, or of a `def` handler."""
+        return self.maker(self.class_for(awaits))
 
     def make(self, fn: Function, name: str, annotation: object) -> MakeContext:
         """The function that makes the context for the parameter `name` of `fn`."""
         kind = _context_class(annotation)
-        right = self.awaiting if is_async(fn) else self.blocking
+        right = self.class_for(is_async(fn))
         if annotation is inspect.Parameter.empty:
             return self.maker(right)
         if kind is None or not issubclass(kind, right):

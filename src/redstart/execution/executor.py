@@ -120,7 +120,7 @@ class Executor:
         if executor == "process":
             from redstart.execution.processes import in_process  # most servers have no such tool
 
-            return in_process(fn, plan, self.children, self.contexts.maker(self.contexts.blocking), cut, typed)
+            return in_process(fn, plan, self.children, self.contexts.make_for(False), cut, typed)
         work = self._generator(fn, plan, cut, on_loop) if is_generator(fn) else fn
         if on_loop:
             return self._on_loop(work if is_async(work) else _inline(work), plan)
@@ -130,8 +130,7 @@ class Executor:
         """The function that runs a generator to its end. It takes a context besides the arguments."""
         from redstart.execution import generators  # most servers have none
 
-        kind = self.contexts.awaiting if on_loop else self.contexts.blocking
-        plan.wants = (*plan.wants, (generators.CONTEXT, self.contexts.maker(kind)))
+        plan.wants = (*plan.wants, (generators.CONTEXT, self.contexts.make_for(on_loop)))
         return generators.on_loop(fn, cut) if on_loop else generators.in_thread(fn, cut)
 
     def _on_loop(self, work: Function, plan: Plan) -> Invoke:

@@ -16,7 +16,6 @@ from redstart.features.tools import Tools
 from redstart.protocol.call import Call
 from redstart.protocol.methods import METHODS
 from redstart.protocol.modern import Modern
-from redstart.server.middleware import Handler, Middleware, compose
 from redstart.server.runtime import Description, Registries, Runtime
 from redstart.wire.jsonrpc import METHOD_NOT_FOUND, ProtocolError
 from redstart.wire.meta import Implementation
@@ -24,6 +23,7 @@ from redstart.wire.meta import Implementation
 if TYPE_CHECKING:
     from redstart.features.completion import Completions
     from redstart.features.resources import Resources
+    from redstart.server.middleware import Handler, Middleware
 
 
 class Dispatch:
@@ -157,4 +157,6 @@ class Dispatch:
     def _wrapped(self, handler: Handler) -> Handler:
         if not self._middleware:  # then `Runtime.answer` itself turns a question into a result
             return handler
+        from redstart.server.middleware import compose
+
         return compose(self._middleware, self._runtime.asking.inside_middleware(handler))

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 from msgspec import UNSET, Struct
 
-from redstart.asking import KEY_VARIABLES
 from redstart.execution.executor import Executor
 from redstart.execution.threads import Pool
 from redstart.features.errors import ErrorPolicy, SettingsError, ToolError, Unwind, log
@@ -28,7 +27,6 @@ from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal
 from redstart.protocol.dialect import Session
 from redstart.protocol.link import Link
 from redstart.protocol.modern import Modern
-from redstart.server.middleware import Handler
 from redstart.server.settings import ServerOptions
 from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, ProtocolError
 from redstart.wire.meta import Implementation
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from redstart.features.prompts import CompiledPrompt
     from redstart.features.resources import CompiledResource
     from redstart.server.authenticate import Authenticator
+    from redstart.server.middleware import Handler
     from redstart.store.shared import SharedState
 
 R = TypeVar("R")
@@ -154,7 +153,7 @@ class Runtime:
 
     def load_keys(self) -> None:
         """Read the keys that somebody has configured: what is wrong with them shows now, not at the first question."""
-        if self.given_keys or any(name in os.environ for name in KEY_VARIABLES):
+        if self.given_keys or any(name.startswith("REDSTART_KEY") for name in os.environ):
             self.keys.load()
 
     # ------------------------------------------------------------ life

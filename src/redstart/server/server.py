@@ -6,10 +6,12 @@ The transports are loaded when they are used, because no server needs all of the
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, TypeVar, Unpack, overload
 
 from redstart.execution.dependencies import Contexts, MakeContext, RequestContext, injected
@@ -32,18 +34,15 @@ from redstart.features.rules import (
 from redstart.features.tools import CompiledTool, Tool, tool_of
 from redstart.schema.callables import SignatureError
 from redstart.schema.types import UnsupportedType
-from redstart.server.context import Context, Facts
 from redstart.server.dispatch import Dispatch
-from redstart.server.middleware import Middleware
 from redstart.server.runtime import Registries, Runtime
 from redstart.server.settings import CAPABILITIES, LIST, MIDDLEWARE, SERVER_NAME, ServerOptions, listed
-from redstart.server.startup_errors import end_in_full, end_in_words, not_started
-from redstart.server.sync_context import SyncContext
 from redstart.wire.meta import Implementation
 
 if TYPE_CHECKING:
     from redstart.features.prompts import CompiledPrompt
     from redstart.features.resources import CompiledResource
+    from redstart.server.middleware import Middleware
     from redstart.transports.http import Endpoint
     from redstart.transports.options import EndpointOptions, HttpOptions, StdioOptions
 
@@ -64,7 +63,17 @@ WORDS_OF_OTHERS: Final = {
 }
 """What other frameworks call it, and we do."""
 
-end_in_words(RegistrationError, SignatureError, UnsupportedType)
+
+def _end_in_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Let a script that ends in an error of ours print its text, which names file and line, and no traceback."""
+    if issubclass(kind, RegistrationError | SignatureError | UnsupportedType) and sys.stderr is not None:
+        sys.stderr.write(f"redstart: {error}\n")
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+if sys.excepthook is sys.__excepthook__ and not sys.flags.dev_mode:  # nobody else has set it; not `python -X dev`
+    sys.excepthook = _end_in_words
 
 
 class Server:
@@ -83,8 +92,8 @@ class Server:
 
     @showing(ServerOptions)
     def __init__(self, name: str, **options: Unpack[ServerOptions]) -> None:
-        if options.get("debug"):
-            end_in_full()
+        if options.get("debug") and sys.excepthook is _end_in_words:
+            sys.excepthook = sys.__excepthook__
         given = checked(ServerOptions, "a Server", options, before="Server: ")
         if not SERVER_NAME.check("Server: name", name):
             raise OptionError(f'{caller()}: Server: name must not be empty; write Server("weather")')
@@ -102,7 +111,7 @@ class Server:
         self.limits = CallLimits(
             given["timeout"], given["max_concurrency"], given["max_queue"], given["max_result_bytes"]
         )
-        contexts = Contexts(Context, SyncContext, self._make_context)
+        contexts = Contexts(_context_class, self._make_context)
         executor = Executor(self.runtime.pool, contexts, self.limits, given["processes"])
         self._executor = self.runtime.executor = executor
         names = ("on_duplicate", "page_size", "cache", "include_tags", "exclude_tags")
@@ -119,8 +128,7 @@ class Server:
         self._dispatch.declare(given["capabilities"])
         self._serve_options()
 
-    def _make_context(self, kind: type[RequestContext]) -> MakeContext:
-        assert issubclass(kind, Facts)
+    def _make_context(self, kind: Any) -> MakeContext:
         return partial(kind, runtime=self.runtime)
 
     def _serve_options(self) -> None:
@@ -509,6 +517,17 @@ class Server:
         return decorate
 
 
+def _context_class(awaits: bool) -> type[RequestContext]:
+    """The class of contexts of `async def` or of `def` handlers; loaded for the first handler that has one."""
+    if awaits:
+        from redstart.server.context import Context
+
+        return Context
+    from redstart.server.sync_context import SyncContext
+
+    return SyncContext
+
+
 @contextmanager
 def _in_words(server: Server) -> Iterator[None]:
     """What keeps a server from starting ends the program as `redstart run` does, not in a traceback of our code."""
@@ -522,6 +541,8 @@ def _in_words(server: Server) -> Iterator[None]:
             raise SystemExit(f"redstart: {error}") from error
         if error is not server.runtime.failure:
             raise
+        from redstart.server.startup_errors import not_started
+
         raise SystemExit(f"redstart: {not_started(server.name, error)}") from error
 
 

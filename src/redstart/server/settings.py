@@ -24,14 +24,13 @@ from redstart.features.rules import (
 )
 from redstart.features.rules import seconds as seconds
 from redstart.features.rules import whole as whole
-from redstart.server.middleware import Middleware
-from redstart.server.middleware import checked as checked_layer
 from redstart.wire.types import Icon
 
 if TYPE_CHECKING:
     from redstart.features.prompts import Prompt
     from redstart.features.resources import Resource
     from redstart.features.tools import Tool
+    from redstart.server.middleware import Middleware
     from redstart.store.shared import SharedState
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
@@ -92,10 +91,12 @@ def listed(things: Any) -> list[Any]:
     return list(things)
 
 
-def middleware(label: str, value: object) -> list[Middleware]:
+def middleware(label: str, value: object) -> "list[Middleware]":
     if not isinstance(value, Iterable) or isinstance(value, str):
         wrong(label, "a list of functions", value)
-    return [checked_layer(layer) for layer in value]
+    from redstart.server.middleware import checked
+
+    return [checked(layer) for layer in value]
 
 
 def capabilities(label: str, value: object) -> tuple[str, ...]:
@@ -166,7 +167,7 @@ class ServerOptions(TypedDict, total=False):
     include_tags: Annotated[Iterable[str] | None, Rule(texts)]
     exclude_tags: Annotated[Iterable[str], Rule(texts, (), optional=True)]
     lifespan: Annotated[Lifespan | None, Rule(lifespan)]
-    middleware: Annotated[Sequence[Middleware], MIDDLEWARE]
+    middleware: Annotated["Sequence[Middleware]", MIDDLEWARE]
     auth: Annotated[Authenticate | None, Rule(auth)]
     keys: Annotated[Sequence[str | bytes | bytearray | memoryview] | None, Rule(checked_keys, (), optional=True)]
     store: Annotated["str | SharedState | None", Rule(store)]

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import traceback
-from types import TracebackType
 
 IN_CODE = r"""(\bkeys\s*=\s*[\[(])[^\])]*|(?<=://)[^\s'"]+(?=@)"""
 """What a traceback may show: keys in a line of code, the user of a URL."""
@@ -19,28 +17,6 @@ NOT_SHOWN = (
     *("importlib", "contextlib.py", "/asyncio/", "uvloop/"),
 )
 """Files whose lines in a traceback are of no interest to who wrote the server."""
-
-
-def end_in_words(*kinds: type[BaseException]) -> None:
-    """Let a script that ends in one of these errors print its text, which names file and line, and no traceback.
-
-    Only where nobody else has set `sys.excepthook`, and not with `python -X dev`.
-    """
-
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if issubclass(kind, kinds) and sys.stderr is not None:
-            sys.stderr.write(f"redstart: {error}\n")
-        else:
-            sys.__excepthook__(kind, error, trace)
-
-    if sys.excepthook is sys.__excepthook__ and not sys.flags.dev_mode:
-        sys.excepthook = hook
-
-
-def end_in_full() -> None:
-    """Take that back: `Server(debug=True)`."""
-    if sys.excepthook.__module__ == __name__:
-        sys.excepthook = sys.__excepthook__
 
 
 def not_started(name: str, error: BaseException) -> str:

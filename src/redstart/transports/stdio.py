@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from redstart.protocol.framing import Framer
 from redstart.transports.loop import new_loop
 from redstart.transports.options import StdioOptions
-from redstart.transports.pipe import PipeWriter
-from redstart.transports.stderr import never_waiting
+from redstart.transports.pipe import PipeWriter, never_waiting
 
 if TYPE_CHECKING:
     from redstart.server.runtime import Hosted
