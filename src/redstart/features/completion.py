@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.outcome import outcome
-from redstart.features.registry import Compiler, Declared, Invoke, Registry, not_equipped
+from redstart.features.registry import Arguments, Compiler, Declared, Invoke, Registry, not_equipped
 from redstart.features.results import Unencodable
 from redstart.features.rules import Rule, did_you_mean, wrong
 from redstart.protocol.call import Call
@@ -85,7 +85,7 @@ class Completer:
         except ValueError as error:
             raise RegistrationError(f"{where}: {error}; write a function around it") from error
         names = []
-        injected: dict[str, Any] = {}
+        injected: Arguments = {}
         for parameter in signature.parameters.values():
             if compiler.injected(parameter.annotation, parameter.default):
                 injected[parameter.name] = parameter.annotation
@@ -101,7 +101,7 @@ class Completer:
         self._names = tuple(names)
         self.invoke = compiler.compose(self.source, injected, convert=completion)
 
-    def values(self, call: Call, typed: str, filled: Mapping[str, str]) -> Awaitable[Any]:
+    def values(self, call: Call, typed: str, filled: Mapping[str, str]) -> Awaitable[object]:
         """What the source says; for a list, what begins with `typed`."""
         if self.known is not None:
             return _known(self.known, typed)
@@ -191,7 +191,7 @@ class Completions:
         raise ProtocolError(INVALID_PARAMS, 'ref is {"type": "ref/prompt", "name"} or {"type": "ref/resource", "uri"}')
 
 
-def _source(label: str, value: Any) -> Any:
+def _source(label: str, value: object) -> object:
     listed = isinstance(value, Iterable) and not isinstance(value, str | bytes | Iterator)
     if not listed and not callable(value):  # the class of an Enum is both iterable and callable
         hint = f'; write ["{value}"]' if isinstance(value, str) else ""
@@ -221,7 +221,7 @@ def starting_with(values: Iterable[str], typed: str) -> list[str]:
     return [v for v in values if v.startswith(typed)] or [v for v in values if v.casefold().startswith(folded)]
 
 
-def completion(found: Any) -> t.Completion:
+def completion(found: object) -> t.Completion:
     """What a source returned, cut to what a result may carry."""
     if isinstance(found, t.Completion):
         more = len(found.values) > LIMIT or found.has_more
@@ -230,14 +230,14 @@ def completion(found: Any) -> t.Completion:
         raise Unencodable(f"a {type(found).__name__} instead of a list of strings")
     if isinstance(found, Iterator):  # it may have no end
         values = list(islice(found, LIMIT + 1))
-        total: Any = None if len(values) > LIMIT else len(values)
+        total: int | None = None if len(values) > LIMIT else len(values)
     else:
         values = list(found)
         total = len(values)
     return t.Completion([_text(v) for v in values[:LIMIT]], total, len(values) > LIMIT)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, enum.Enum):
         value = value.value
     if isinstance(value, str):
@@ -264,7 +264,7 @@ def completers(fields: Iterable[Argument], where: str, compiler: Compiler) -> di
     return made
 
 
-def noted(annotation: Any, kind: type) -> Any:
+def noted(annotation: object, kind: type) -> Any:
     """The mark of a kind, an instance or the class itself, anywhere in an annotation; None where there is none."""
     for item in getattr(annotation, "__metadata__", ()):
         if item is kind or isinstance(item, kind):
@@ -272,7 +272,7 @@ def noted(annotation: Any, kind: type) -> Any:
     return next((found for a in get_args(annotation) if (found := noted(a, kind)) is not None), None)
 
 
-def _refuse_inside(annotation: Any, where: str, seen: set[int]) -> None:
+def _refuse_inside(annotation: object, where: str, seen: set[int]) -> None:
     """The protocol completes arguments, so nothing would ever ask for the values of a field of a model."""
     for inner in get_args(annotation):
         _refuse_inside(inner, where, seen)

@@ -29,7 +29,7 @@ _CLASSES: Final = {"tool": "Tool", "prompt": "Prompt", "resource": "Resource"}
 
 def mark(fn: F, kind: str, options: dict[str, Any]) -> F:
     """Note on `fn` that it is to be served as a `kind`; a function may be several things."""
-    checked: Any = fn
+    checked: object = fn
     if not callable(checked) or isinstance(checked, type):
         raise RegistrationError(f"expected a function, got {fn!r:.200}")
     _make(kind, fn, options)  # an option that is wrong fails here, where it was written
@@ -41,12 +41,12 @@ def mark(fn: F, kind: str, options: dict[str, Any]) -> F:
     return fn
 
 
-def is_component(thing: Any) -> bool:
+def is_component(thing: object) -> bool:
     """Whether `thing` is a Tool, a Prompt or a Resource."""
     return getattr(type(thing), "kind", None) in _CLASSES
 
 
-def is_marked(fn: Any) -> bool:
+def is_marked(fn: object) -> bool:
     """Whether a decorator says what `fn` is."""
     return callable(fn) and not isinstance(fn, type) and (hasattr(fn, MARKS) or hasattr(fn, PREDICATE))
 

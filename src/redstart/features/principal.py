@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 _NAMES: Final = ("principal", "subject", "sub", "id", "username", "name")
@@ -12,7 +12,7 @@ EXPECTED: Final = (
 )
 
 
-def principal_key(user: Any) -> str:
+def principal_key(user: object) -> str:
     """A stable key of what `auth=` returned; empty where nobody is known. TypeError: this is not a principal.
 
     >>> principal_key({"sub": "ada"})
@@ -26,7 +26,7 @@ def principal_key(user: Any) -> str:
     return key
 
 
-def _named(user: Any) -> Any:
+def _named(user: object) -> object:
     """The first of the names that has a value decides: a less precise one could be somebody else's, too."""
     if isinstance(user, type) or getattr(user, "is_authenticated", True) is False:
         return None
@@ -37,12 +37,12 @@ def _named(user: Any) -> Any:
     return None
 
 
-def _key(value: Any) -> str:
+def _key(value: object) -> str:
     good = isinstance(value, str | int | UUID) and not isinstance(value, bool)
     return str(value) if good and str(value).strip() else ""
 
 
-def _shown(user: Any) -> str:
+def _shown(user: object) -> str:
     """The kind of a value, and the value itself only where that cannot be a secret."""
     kind = type(user).__name__
     harmless = isinstance(user, bool) or (isinstance(user, str | dict | list | tuple) and not user)

@@ -17,10 +17,11 @@ from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.options import PromptOptions
 from redstart.features.outcome import outcome, require
 from redstart.features.prompt_template import compile_text, fill
-from redstart.features.registry import Compiled, Compiler, Declared, Registry
+from redstart.features.registry import Arguments, Compiled, Compiler, Declared, Function, Registry
 from redstart.features.results import BLOCK_TYPES, Unencodable, block, is_media, sound
 from redstart.features.rules import HANDLER_OR_NONE, NAME, checked, did_you_mean, showing
 from redstart.protocol.call import Call
+from redstart.protocol.dialect import Dialect
 from redstart.schema.errors import ShapeError
 from redstart.schema.signature import Signature, compile_signature
 from redstart.wire import types as t
@@ -28,7 +29,7 @@ from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, encode
 
 ROLES: Final = ("user", "assistant")
 Argument = t.PromptArgument | tuple[Any, ...]
-Bind = Callable[[dict[str, str]], dict[str, Any]]
+Bind = Callable[[dict[str, str]], Arguments]
 """From the strings that were sent to the keyword arguments of the handler."""
 
 
@@ -40,7 +41,7 @@ class PromptResult(Struct, metaclass=t.Explained):
     """
 
     description: str | None = None
-    messages: Any = ()
+    messages: object = ()
 
 
 class Prompt(Declared):
@@ -61,8 +62,8 @@ class Prompt(Declared):
         self,
         name: str = "",
         *,
-        handler: Callable[..., Any] | None = None,
-        messages: Any = None,
+        handler: Function | None = None,
+        messages: object = None,
         **options: Unpack[PromptOptions],
     ) -> None:
         self.handler = HANDLER_OR_NONE.check(f"handler of {name}" if name else "handler", handler)
@@ -72,7 +73,7 @@ class Prompt(Declared):
         self.place = place(handler) if handler is not None else f"the prompt {self.name}"
 
     @classmethod
-    def from_descriptor(cls, descriptor: Sequence[Any], handler: Callable[..., Any]) -> Prompt:
+    def from_descriptor(cls, descriptor: Sequence[Any], handler: Function) -> Prompt:
         """A prompt from `(name, description, [(argument, description, required), …])`."""
         name, description, *rest = descriptor
         return cls(name, handler=handler, description=description, arguments=rest[0] if rest else ())
@@ -176,7 +177,7 @@ class CompiledPrompt(Compiled[Prompt], kw_only=True):
         """Convert the value in the thread of its handler: a lazy value may block while it loads."""
         return result(value)
 
-    def entry(self, dialect: Any) -> Any:
+    def entry(self, dialect: Dialect) -> object:
         """The entry of `prompts/list`."""
         return dialect.entry(t.ListedPrompt(self.key, arguments=self.arguments, **self.facts()))
 
@@ -192,7 +193,7 @@ class Prompts:
         params: t.GetPromptParams = call.params
         return self.render(call, params.name, params.arguments or {})
 
-    async def render(self, call: Call, name: str, arguments: Mapping[str, Any]) -> t.Result:
+    async def render(self, call: Call, name: str, arguments: Mapping[str, object]) -> t.Result:
         """The messages of the prompt `name`, on behalf of `call`; also for handlers that use a prompt."""
         prompt = self.registry.find(name, call)
         if prompt is None:
@@ -244,7 +245,7 @@ def _by_name(signature: Signature) -> Bind:
     bind = signature.bind
     skipped = frozenset(f.name for f in signature.fields if not f.required and _refuses_empty(f.shape))
 
-    def read(given: dict[str, str]) -> dict[str, Any]:
+    def read(given: dict[str, str]) -> Arguments:
         if skipped and "" in given.values():
             given = {name: value for name, value in given.items() if value or name not in skipped}
         return bind(encode(given))
@@ -261,7 +262,7 @@ def _refuses_empty(shape: Any) -> bool:
 
 
 def _requiring(required: Sequence[str], listed: Sequence[str], bind: Bind) -> Bind:
-    def read(given: dict[str, str]) -> dict[str, Any]:
+    def read(given: dict[str, str]) -> Arguments:
         lacking = [name for name in required if name not in given]
         if lacking:
             raise ProtocolError(INVALID_PARAMS, f"Missing required argument: {', '.join(lacking)}")
@@ -274,7 +275,7 @@ def _requiring(required: Sequence[str], listed: Sequence[str], bind: Bind) -> Bi
     return read
 
 
-def refuse_generator(handler: Any, what: str) -> None:
+def refuse_generator(handler: Function | None, what: str) -> None:
     """Refuse a generator: only tools may yield."""
     target = inspect.unwrap(handler) if handler is not None else None
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
@@ -308,7 +309,7 @@ def messages(value: Any) -> list[t.Message]:
     return _message(value)
 
 
-def _is_pair(value: Any) -> bool:
+def _is_pair(value: object) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
 
 
@@ -341,7 +342,7 @@ def _said(role: Any, content: Any) -> list[t.Message]:
     return [t.Message(role, block(content))]
 
 
-def _is_block(value: Any) -> bool:
+def _is_block(value: object) -> bool:
     if isinstance(value, Mapping):
         return value.get("type") in BLOCK_TYPES
     return isinstance(value, str | t.Content) or is_media(value)

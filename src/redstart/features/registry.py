@@ -16,12 +16,17 @@ from msgspec import UNSET, Raw, Struct
 from redstart.features.errors import RegistrationError
 from redstart.features.rules import Rule, age, one_of
 from redstart.protocol.call import Call
+from redstart.protocol.dialect import Dialect
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
 from redstart.wire.types import Explained, Icon, ListResult
 
 log = logging.getLogger("redstart")
 
-Invoke = Callable[[Call, dict[str, Any]], Awaitable[Any]]
+Function: TypeAlias = Callable[..., Any]
+"""Somebody else's function: a handler, for example."""
+Arguments: TypeAlias = dict[str, Any]
+"""Keyword arguments of a function, or annotations of its parameters."""
+Invoke = Callable[[Call, Arguments], Awaitable[Any]]
 """Runs a handler for a call with these keyword arguments."""
 OnDuplicate = Literal["warn", "error", "replace"]
 Visible = Callable[[Any], bool]
@@ -31,12 +36,12 @@ Visible = Callable[[Any], bool]
 class Declared:
     """What a user declares: a Tool, a Prompt or a Resource. Its options are its attributes."""
 
-    handler: Callable[..., Any] | None
+    handler: Function | None
     name: str
     description: str | None
     title: str | None
     icons: Sequence[Icon] | None
-    meta: Mapping[str, Any] | None
+    meta: Mapping[str, object] | None
     needs: Sequence[str]
     executor: Literal["inline", "thread", "process"] | None
     timeout: float | None
@@ -60,7 +65,7 @@ class Declared:
 D = TypeVar("D", bound=Declared)
 
 
-def not_equipped(call: Call, arguments: dict[str, Any]) -> Awaitable[Any]:
+def not_equipped(call: Call, arguments: Arguments) -> Awaitable[object]:
     """What stands for the function that runs a handler until a Compiler has made it."""
     raise RuntimeError("no Compiler has decided how this handler runs")
 
@@ -70,10 +75,10 @@ class Compiled(Struct, Generic[D], eq=False, kw_only=True):
 
     declared: D
     description: str | None
-    handler: Callable[..., Any] | None = None
+    handler: Function | None = None
     """What runs; not always what the user wrote."""
     executor: str | None = None
-    injected: dict[str, Any] = {}
+    injected: Arguments = {}
     """The annotations of the parameters that the server fills."""
     invoke: Invoke = not_equipped
     """Runs the handler within its limits."""
@@ -84,11 +89,11 @@ class Compiled(Struct, Generic[D], eq=False, kw_only=True):
     def key(self) -> str:
         return self.declared.key
 
-    def entry(self, dialect: Any) -> Any:
+    def entry(self, dialect: Dialect) -> object:
         """The entry of its list, in one dialect."""
         raise NotImplementedError
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Arguments:
         """What the entries of all lists have."""
         declared = self.declared
         return {
@@ -99,7 +104,7 @@ class Compiled(Struct, Generic[D], eq=False, kw_only=True):
         }
 
 
-Injected: TypeAlias = Callable[[Any, Any], bool]
+Injected: TypeAlias = Callable[[object, object], bool]
 """Whether a parameter with this annotation and default is filled by the server."""
 
 
@@ -112,18 +117,18 @@ class Compiler(Protocol):
     def equip(self, compiled: Any, invoke: Invoke | None = None) -> None:
         """Give a compiled form the function that runs its handler, or runs `invoke` in place of it."""
 
-    def context_for(self, fn: Callable[..., Any]) -> Callable[[Call], Any]:
+    def context_for(self, fn: Function) -> Callable[[Call], Any]:
         """The function that makes the kind of context that suits `fn`."""
 
     def compose(
         self,
-        fn: Callable[..., Any],
-        injected: dict[str, Any],
+        fn: Function,
+        injected: Arguments,
         *,
         executor: str | None = None,
         cut: Any = None,
         typed: bool = True,
-        convert: Callable[[Any], Any] | None = None,
+        convert: Callable[[Any], object] | None = None,
     ) -> Invoke:
         """The function that runs `fn`, without limits."""
 
@@ -172,7 +177,7 @@ class Registry(Generic[T]):
         self._last = 0
         self._private = False
         self._on_duplicate = on_duplicate
-        self._pages: dict[tuple[Any, Any], Raw] = {}
+        self._pages: dict[tuple[Dialect, object], Raw] = {}
 
     def __iter__(self) -> Iterator[Any]:
         """What was declared."""
@@ -213,7 +218,7 @@ class Registry(Generic[T]):
         self._touch()
         return item
 
-    def keys_of(self, thing: Any) -> list[str]:
+    def keys_of(self, thing: object) -> list[str]:
         """The keys under which `thing` is known: an item, its handler, the provider it is of, or the key itself."""
         known = {key: item.declared for key, item in {**self._left_out, **self.items}.items()}
         return [

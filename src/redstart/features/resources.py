@@ -19,17 +19,18 @@ from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.options import ResourceOptions
 from redstart.features.outcome import outcome, require
 from redstart.features.prompts import refuse_generator
-from redstart.features.registry import Cache, Compiled, Compiler, Declared, Registry
+from redstart.features.registry import Arguments, Cache, Compiled, Compiler, Declared, Function, Registry
 from redstart.features.results import is_media, one_body, sound, to_json
 from redstart.features.rules import HANDLER_OR_NONE, NAME, REQUIRED_TEXT, caller, checked, did_you_mean, showing
 from redstart.protocol.call import Call
+from redstart.protocol.dialect import Dialect
 from redstart.schema.errors import ShapeError
 from redstart.schema.signature import Signature, compile_signature
 from redstart.schema.uritemplate import Template
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, ProtocolError, encode
 
-Binding = Callable[[str, Mapping[str, str | list[str]]], dict[str, Any]]
+Binding = Callable[[str, Mapping[str, str | list[str]]], Arguments]
 """From a URI and the variables in it to the keyword arguments of the handler."""
 JSON: Final = "application/json"
 TEXT: Final = "text/plain"
@@ -70,7 +71,7 @@ class Resource(Declared):
         uri: str,
         name: str = "",
         *,
-        handler: Callable[..., Any] | None = None,
+        handler: Function | None = None,
         **options: Unpack[ResourceOptions],
     ) -> None:
         self.uri: str = REQUIRED_TEXT.check("uri", uri)
@@ -82,7 +83,7 @@ class Resource(Declared):
         self.template = _template(uri, given["unsafe"], self.place)
 
     @classmethod
-    def from_descriptor(cls, descriptor: Sequence[Any], handler: Callable[..., Any]) -> Resource:
+    def from_descriptor(cls, descriptor: Sequence[Any], handler: Function) -> Resource:
         """A resource from `(uri, name, description, mime_type)`."""
         uri, name, description, mime_type = (*descriptor, "", None, None)[:4]
         return cls(uri, name, handler=handler, description=description, mime_type=mime_type)
@@ -132,7 +133,7 @@ class Resource(Declared):
     def _binding(self, signature: Signature) -> Binding:
         names = frozenset(field.name for field in signature.fields)
 
-        def bind(uri: str, variables: Mapping[str, str | list[str]]) -> dict[str, Any]:
+        def bind(uri: str, variables: Mapping[str, str | list[str]]) -> Arguments:
             sent = {"uri": uri, **variables}
             return signature.bind(encode({name: value for name, value in sent.items() if name in names}))
 
@@ -163,7 +164,7 @@ class CompiledResource(Compiled[Resource], kw_only=True):
         """Whether a variable may hold `value`."""
         return self.template is not None and self.template.allows(argument, value)
 
-    def entry(self, dialect: Any) -> Any:
+    def entry(self, dialect: Dialect) -> object:
         """The entry of `resources/list` or `resources/templates/list`."""
         resource, facts = self.declared, self.facts()
         facts |= {"mime_type": resource.mime_type or None, "annotations": resource.annotations}
@@ -175,12 +176,12 @@ class CompiledResource(Compiled[Resource], kw_only=True):
         """Whether `uri` is one of this template."""
         return self.template is not None and self.template.match(uri) is not None
 
-    def bind(self, uri: str) -> dict[str, Any] | None:
+    def bind(self, uri: str) -> Arguments | None:
         """Keyword arguments for the handler; None if the URI is not of this template or nothing can read it."""
         variables = self.template.match(uri) if self.template is not None else {}
         return None if self.arguments is None or variables is None else self.arguments(uri, variables)
 
-    def converted(self, value: Any) -> Any:
+    def converted(self, value: object) -> object:
         """Convert the value in the thread of its handler: a lazy value may block while it loads."""
         known = isinstance(value, str | bytes | bytearray | memoryview | t.Result | None) or _is_contents(value)
         if known or (isinstance(value, list | tuple) and any(map(_is_contents, value))):
@@ -207,7 +208,7 @@ class Resources:
         if resource.declared.needs:
             require(call, resource.declared.needs)
 
-        def finish(value: Any) -> t.Result:
+        def finish(value: object) -> t.Result:
             if isinstance(value, t.Result) and not isinstance(value, t.ReadResourceResult):
                 return value  # a question to the client, for example
             return self._result(call, resource, uri, value)
@@ -216,7 +217,7 @@ class Resources:
         made: t.Result = await outcome(resource.invoke(call, arguments), finish, self.errors, what)
         return made
 
-    def _result(self, call: Call, resource: CompiledResource, uri: str, value: Any) -> t.ReadResourceResult:
+    def _result(self, call: Call, resource: CompiledResource, uri: str, value: object) -> t.ReadResourceResult:
         found = contents(value, uri, resource.declared.mime_type)
         if not found:
             raise self.not_found(call, uri)
@@ -229,7 +230,7 @@ class Resources:
             made.cache_scope = cache.scope if resource.sees is None else "private"
         return made
 
-    def _find(self, call: Call, uri: str) -> tuple[CompiledResource, dict[str, Any]]:
+    def _find(self, call: Call, uri: str) -> tuple[CompiledResource, Arguments]:
         """The resource with that very URI, else the first template that it fits, types included."""
         exact = self.registry.find(uri, call)
         refused: ShapeError | None = None
@@ -270,7 +271,7 @@ class Resources:
 # ---------------------------------------------------------------- registration
 
 
-def _template(uri: Any, unsafe: Iterable[str], where: str) -> Template | None:
+def _template(uri: object, unsafe: Iterable[str], where: str) -> Template | None:
     """The compiled template of a URI with variables, None for one without."""
     if not isinstance(uri, str) or not _URI.fullmatch(uri):
         raise RegistrationError(f'{where}: {uri!r} is not a URI; it begins with a scheme, such as "notes://"')
@@ -282,7 +283,7 @@ def _template(uri: Any, unsafe: Iterable[str], where: str) -> Template | None:
         raise RegistrationError(f"{where}: {error}") from error
 
 
-def _name_of(handler: Any) -> str:
+def _name_of(handler: object) -> str:
     name: str = getattr(handler, "__name__", "")
     return "" if name == "<lambda>" else name
 
@@ -290,7 +291,7 @@ def _name_of(handler: Any) -> str:
 # ---------------------------------------------------------------- results
 
 
-def contents(value: Any, uri: str, mime_type: str | None = None) -> list[t.ResourceContents]:
+def contents(value: object, uri: str, mime_type: str | None = None) -> list[t.ResourceContents]:
     """What a handler's value becomes: text as it is, bytes as a blob, contents as they are, the rest as JSON."""
     if value is None:
         return []
@@ -302,11 +303,11 @@ def contents(value: Any, uri: str, mime_type: str | None = None) -> list[t.Resou
     return [_one(value, uri, mime_type)]
 
 
-def _is_contents(value: Any) -> bool:
+def _is_contents(value: object) -> bool:
     return isinstance(value, t.ResourceContents | t.Content | bytes) or is_media(value) or _is_triple(value)
 
 
-def _is_triple(value: Any) -> bool:
+def _is_triple(value: object) -> bool:
     """Whether `value` is `(uri, mime_type, str or bytes)`, and not just three strings."""
     if not isinstance(value, tuple) or len(value) != 3 or not isinstance(value[0], str):
         return False

@@ -17,10 +17,11 @@ from msgspec import UNSET, Raw, UnsetType
 from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, Unanswered, log, place
 from redstart.features.options import ANNOTATIONS, Parameter, Task, ToolOptions
 from redstart.features.output import Cut, Output
-from redstart.features.registry import Compiled, Compiler, Declared, Injected, Registry
+from redstart.features.registry import Arguments, Compiled, Compiler, Declared, Function, Injected, Registry
 from redstart.features.results import Unencodable, finished, size
 from redstart.features.rules import HANDLER, NAME, OptionError, caller, checked, did_you_mean, showing
 from redstart.protocol.call import Call
+from redstart.protocol.dialect import Dialect
 from redstart.protocol.headers import ParamRule
 from redstart.schema.callables import with_local_names
 from redstart.schema.errors import ShapeError
@@ -59,7 +60,7 @@ class Tool(Declared):
         self,
         name: str = "",
         *,
-        handler: Callable[..., Any],
+        handler: Function,
         cut: Cut | None = None,
         **options: Unpack[ToolOptions],
     ) -> None:
@@ -93,7 +94,7 @@ class Tool(Declared):
             raise RegistrationError(f"{self.place}: {self.name!r} is not a valid tool name; {hint}")
         self._warn_of_annotations()
         injected, handler = compiler.injected, self.handler
-        schema: Mapping[str, Any]
+        schema: Mapping[str, object]
         if self.typed:
             signature = with_local_names(
                 handler, lambda names: compile_signature(handler, injected=injected, names=names)
@@ -141,17 +142,17 @@ class Tool(Declared):
 class CompiledTool(Compiled[Tool], kw_only=True):
     """A tool as its calls need it."""
 
-    handler: Callable[..., Any]
+    handler: Function
     input_schema: Mapping[str, Any]
-    bind: Callable[[bytes | Raw | None], dict[str, Any]]
+    bind: Callable[[bytes | Raw | None], Arguments]
     output: Output
     header_rules: tuple[ParamRule, ...]
-    plain: Callable[..., Awaitable[Any]] | None = None
+    plain: Function | None = None
     """The handler itself, where awaiting it is all there is to a call."""
     result_limit: int | None = None
     """How many bytes a result may have."""
 
-    def entry(self, dialect: Any) -> Any:
+    def entry(self, dialect: Dialect) -> object:
         """The entry of `tools/list`."""
         hints = self.declared.annotations or {}
         listed = t.ListedTool(
@@ -164,7 +165,7 @@ class CompiledTool(Compiled[Tool], kw_only=True):
         return dialect.entry(listed)
 
 
-def tool_of(fn: Callable[..., Any], injected: Injected) -> Tool:
+def tool_of(fn: Function, injected: Injected) -> Tool:
     """The tool that a function is, as it stands or as `@predicate` has marked it."""
     marks = getattr(fn, "__redstart_predicate__", None)
     if marks is None:
@@ -174,7 +175,7 @@ def tool_of(fn: Callable[..., Any], injected: Injected) -> Tool:
     return Tool(handler=fn, **predicate_options(fn, injected, **marks))
 
 
-def _header_rules(schema: Mapping[str, Any], where: str) -> tuple[ParamRule, ...]:
+def _header_rules(schema: Mapping[str, object], where: str) -> tuple[ParamRule, ...]:
     """The arguments that modern HTTP clients repeat in a header."""
     if "x-mcp-header" not in str(schema):
         return ()
@@ -276,7 +277,7 @@ def check_needs(call: Call, needs: Sequence[str]) -> None:
 
 def missing_capability(paths: Sequence[str], question: str = "") -> ProtocolError:
     """The refusal that names the missing capabilities, in the form in which a client declares them."""
-    required: dict[str, Any] = {}
+    required: dict[str, dict[str, object]] = {}
     for path in paths:
         name, _, rest = path.partition(".")
         required.setdefault(name, {})

@@ -52,12 +52,12 @@ class State:
     async def get(self, key: str) -> Any: ...
     @overload
     async def get(self, key: str, default: T) -> T: ...
-    async def get(self, key: str, default: Any = None) -> Any:
+    async def get(self, key: str, default: object = None) -> Any:
         """The value that was set, or `default` if there is none or its time is over."""
         found = await self._store.kv_get(self._key(key))
         return default if found is None else decode(found)
 
-    async def set(self, key: str, value: Any, ttl: float | None = None) -> None:
+    async def set(self, key: str, value: object, ttl: float | None = None) -> None:
         """Keep a value of JSON, for `ttl` seconds or until it is deleted."""
         if ttl is not None and not ttl > 0:
             raise ValueError(f"ttl must be a positive number of seconds, not {ttl!r}")
@@ -85,11 +85,11 @@ class SyncState:
     def get(self, key: str) -> Any: ...
     @overload
     def get(self, key: str, default: T) -> T: ...
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         """The value that was set, or `default` if there is none or its time is over."""
         return self._wait(self._state.get(key, default))
 
-    def set(self, key: str, value: Any, ttl: float | None = None) -> None:
+    def set(self, key: str, value: object, ttl: float | None = None) -> None:
         """Keep a value of JSON, for `ttl` seconds or until it is deleted."""
         self._wait(self._state.set(key, value, ttl))
 
