@@ -492,8 +492,7 @@ class Asking:
     def ask(self, call: Call, question: Question[A], threaded: bool) -> Awaitable[A]:
         """The answer to `question`; in the modern era waiting for it may end the run of the handler."""
         question.threaded = threaded
-        dialogue = call.dialogue
-        return (dialogue if isinstance(dialogue, Dialogue) else self.dialogue(call)).ask(question)
+        return self.dialogue(call).ask(question)
 
     def elicit(
         self, call: Call, message: str, schema: object, key: str | None, threaded: bool
@@ -501,8 +500,7 @@ class Asking:
         """The user's answer to a form."""
         question = form_question(call, message, schema, key)
         question.threaded = threaded
-        dialogue = call.dialogue
-        return (dialogue if isinstance(dialogue, Dialogue) else self.dialogue(call)).ask(question)
+        return self.dialogue(call).ask(question)
 
     async def value(self, call: Call, message: str, schema: object, key: str | None, threaded: bool) -> Any:
         """The value that the user gives; if there is none, the call ends with a result that says so."""

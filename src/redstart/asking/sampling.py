@@ -38,7 +38,7 @@ _encode: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=_plain).
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What the client's model said; `text` joins its text blocks, `tool_uses` are the tools it wants called."""
+    """What the client's model answered; `text` joins its text blocks, `tool_uses` are the tools it wants called."""
 
     role: str
     content: list[dict[str, Any]]
@@ -64,7 +64,7 @@ class Root:
 
 
 class ToolUse(Shape, tag_field="type", tag="tool_use"):
-    """What the model wants called."""
+    """A tool that the model wants to be called."""
 
     id: str
     name: str
@@ -73,7 +73,7 @@ class ToolUse(Shape, tag_field="type", tag="tool_use"):
 
 
 class ToolAnswer(Shape, tag_field="type", tag="tool_result"):
-    """What came of it, told to the model."""
+    """The result of a tool, for the model."""
 
     tool_use_id: str
     content: list[object]

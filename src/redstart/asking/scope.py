@@ -1,4 +1,7 @@
-"""Whose key is it: a handler that another one uses keeps the keys of its questions and steps to itself."""
+"""The scope of keys: a handler that another handler calls has its own keys for questions and steps.
+
+It is a module of its own because `ctx.call_tool` needs it, and must not load what asks.
+"""
 
 from __future__ import annotations
 
