@@ -60,7 +60,7 @@ BUDGET: dict[str, int] = {
     "store": 215,
     "features": 3064,  # a declared thing and its compiled form are two
     "execution": 1168,  # with visible=, which needs the contexts
-    "asking": 2200,
+    "asking": 1970,
     "adopt": 820,
     "server": 1400,
     "transports": 2790,  # a large body is not copied behind its head
