@@ -224,8 +224,12 @@ class Endpoint:
         return None
 
     def _has_room(self, owner: str, size: int) -> bool:
-        """Whether a large request may run beside those of the same caller, and of all."""
-        running = [taken for taken in self._responses.values() if taken[0] is not None]
+        """Whether a large request may run beside those of the same caller, and of all.
+
+        Requests whose clients have gone have a limit of their own, at which the oldest ends.
+        """
+        counted = [taken for response, taken in self._responses.items() if response not in self._left]
+        running = [taken for taken in counted if taken[0] is not None]
         own = sum(taken for other, taken in running if other == owner)
         share, most = (max(MAX_RUNNING_BYTES // part, self.guard.max_body) for part in (RUNNING_SHARE, 1))
         return own + size <= share and sum(taken for _, taken in running) + size <= most
