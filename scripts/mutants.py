@@ -322,22 +322,25 @@ class Chosen:
 class Changed:
     """A plugin for pytest: once the tests are collected, runs some of them in a fork for each of these changes."""
 
-    def __init__(self, path: Path, changes: list[Change]) -> None:
+    def __init__(self, path: Path, module: str, changes: list[Change]) -> None:
         self._path = path
+        self._module = module
         self._changes = changes
-        self.alive: list[int] = []
+        self.alive: list[tuple[int, bool]] = []
+        """Those that were not noticed, and whether they were tried: what happens at import was not."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Any:
         items = {item.nodeid: item for item in session.items}
         path = str(self._path)
+        importlib.import_module(self._module)  # some are imported only when they are needed
         functions = [
             one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_filename == path
         ]
         for number, change in enumerate(self._changes):
             changed = changed_code(change.mutant.tree, path, functions)
             if change.reloads or not changed:
-                self.alive.append(number)
+                self.alive.append((number, False))
                 continue
             self._path.write_text(ast.unparse(change.mutant.tree))  # for servers that a test starts
             child = os.fork()
@@ -352,7 +355,7 @@ class Changed:
                 finally:
                     os._exit(1)
             if ended(child, change.timeout) == 0:
-                self.alive.append(number)
+                self.alive.append((number, True))
         session.items.clear()
         return (yield)
 
@@ -480,21 +483,21 @@ def _alive(tree: Path, module: str, changes: list[Change]) -> Iterator[Mutant]:
     used = list(dict.fromkeys(name for change in changes for name in change.tests))
     if forked(tree, list(tests_of(module)), Chosen(used), 900, lambda: None) != 0:
         raise SystemExit(f"{module}: its tests fail in another order:\n{(tree / 'said.txt').read_text()[-2000:]}")
-    loaded = Changed(path, changes)
+    loaded = Changed(path, "redstart." + module.removesuffix(".py").replace("/", "."), changes)
     time_for_all = 60 + sum(change.timeout for change in changes)
     if forked(tree, list(tests_of(module)), loaded, time_for_all, lambda: _save(report, loaded.alive)) != 0:
         raise SystemExit(f"{module}: the forks did not work:\n{(tree / 'said.txt').read_text()[-2000:]}")
-    for number in json.loads(report.read_text()):
-        mutant, tests, timeout, reloads = changes[number]
+    for number, tried in json.loads(report.read_text()):
+        mutant, tests, timeout, _ = changes[number]
         path.write_text(ast.unparse(mutant.tree))
         files = sorted({name.partition("::")[0] for name in tests})
-        if not reloads or forked(tree, files, Chosen(tests), timeout, lambda: None) == 0:
+        if tried or forked(tree, files, Chosen(tests), timeout, lambda: None) == 0:
             print(f"  alive  {SOURCE / module}:{mutant.line}: {mutant.what}", flush=True)
             yield mutant
 
 
-def _save(report: Path, numbers: list[int]) -> None:
-    report.write_text(json.dumps(numbers))
+def _save(report: Path, alive: list[tuple[int, bool]]) -> None:
+    report.write_text(json.dumps(alive))
 
 
 def files(names: list[str]) -> list[str]:
