@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from redstart import Context, Server
+from redstart.transports.connection import Connection
 from support import free_port
 from transports.support import MODERN, message, modern, run
 from transports.test_serve import HEAD, PING, POST, SIZE
@@ -110,6 +111,7 @@ async def served(**options: Any) -> AsyncIterator[Stage]:
         stage.go.set()
         serving.cancel()
         await asyncio.wait([serving])
+    assert (Connection.unfinished, Connection.heads_in_all) == (0, 0)  # nothing of a connection outlives it
 
 
 # What is sent, in pieces that arrive one after the other; the statuses; whether the connection is closed after them.
@@ -138,6 +140,7 @@ REQUESTS: dict[str, tuple[list[bytes], list[int], bool]] = {
         True,
     ),
     "continue": ([POST + b"Expect: 100-continue\r\n" + SIZE + b"\r\n", PING], [100, 200], False),
+    "continue in another header": ([POST + b"X-A: 100-continue\r\n" + SIZE + b"\r\n", PING], [200], False),
     "other expectation": ([POST + b"Expect: 200-ok\r\n" + SIZE + b"\r\n", PING], [200], False),
     "upgrade": ([POST + b"Connection: Upgrade\r\nUpgrade: h2c\r\n" + SIZE + b"\r\n" + PING] * 2, [200, 200], False),
     "upgrade in the body": ([POST + b"Content-Length: 12\r\n\r\n\r\nupgrade: x"], [400], False),

@@ -10,7 +10,7 @@ import pytest
 
 from redstart import Context, Server
 from redstart.protocol.framing import sse_event
-from redstart.transports.stream import MAX_BYTES, MAX_EVENTS, SHED, Writer
+from redstart.transports.stream import EVENT_COST, MAX_BYTES, MAX_EVENTS, SHED, EventLog, KeptEvents, Stream, Writer
 from transports.support import MODERN, Http, message, modern, run
 
 
@@ -185,3 +185,28 @@ def test_a_tool_is_held_back_while_its_client_does_not_read(era: str) -> None:
         await server.runtime.stop()
 
     run(test())
+
+
+def test_nothing_follows_the_end_of_a_stream() -> None:
+    async def test() -> None:
+        client = Client()
+        client.reads.set()
+        writer = Writer(client.send, [])
+        writer.push(b"last")
+        writer.close()
+        writer.push(b"too late")
+        await writer.finished()
+        assert client.body == b"last"
+
+    run(test())
+
+
+def test_who_sent_an_event_longest_ago_loses_its_events_first() -> None:
+    kept = KeptEvents(3 * (len(sse_event(b"{}", "a-1")) + EVENT_COST) - 1)
+    first, second, third = (Stream(name, EventLog(kept)) for name in "abc")
+    for stream in (first, second, first, third):
+        stream.send(b"{}")
+    assert [stream.can_resume(0) for stream in (first, second, third)] == [True, True, True]
+    for stream in (first, second, third):
+        stream.end()
+    assert [stream.can_resume(0) for stream in (first, second, third)] == [True, False, True]
