@@ -25,7 +25,7 @@ from bench.probes import ProbeFailed
 from bench.targets import TARGETS
 
 HELLO = """
-from redstart import Server
+from redstart.server.server import Server
 
 server = Server("hello")
 
@@ -37,6 +37,8 @@ def hello(name: str) -> str:
 
 server.run()
 """
+"""Not `from redstart import Server`, which loads the same modules, but by `importlib`, so that there are no lines of
+some of them."""
 GIVEN = "import asyncio, msgspec, uvloop"
 """What every server needs, whatever we import."""
 INITIALIZE = {

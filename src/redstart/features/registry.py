@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from base64 import b64decode, urlsafe_b64encode
-from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -297,4 +296,8 @@ class Registry(Generic[T]):
             number = int(at)
         except ValueError:
             raise ProtocolError(INVALID_PARAMS, "Unknown cursor; start the list again without one") from None
-        return keys.index(key) + 1 if key in keys else bisect_right(keys, number, key=self._numbers.__getitem__)
+        if key in keys:
+            return keys.index(key) + 1
+        from bisect import bisect_right
+
+        return bisect_right(keys, number, key=self._numbers.__getitem__)

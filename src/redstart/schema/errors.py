@@ -4,7 +4,6 @@ Knows: paths, phrases, nearest names.  Must not know: types, schemas, functions.
 """
 
 import itertools
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import eq
 from typing import TypeAlias
@@ -158,6 +157,8 @@ def _alike(given: str, names: Collection[str]) -> Collection[str]:
     """The names worth a comparison: of many, only those whose beginnings or ends are next to the given one's."""
     if len(names) <= COMPARED:
         return names
+    from bisect import bisect_left
+
     near: dict[str, None] = {}
     for step in (1, -1):
         ordered = sorted(name[::step] for name in names)

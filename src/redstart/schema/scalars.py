@@ -5,7 +5,6 @@ A node reads a JSON value (`read`), writes its schema (`emit`) and knows whether
 Must not know: annotations, functions.
 """
 
-import copy
 import datetime
 import decimal
 import enum
@@ -109,7 +108,9 @@ class Node:
 
     def limited(self, constraints: Constraints) -> "Node":
         """The same node with further constraints."""
-        made = copy.copy(self)
+        from copy import copy  # slow to load, and most types have no constraints
+
+        made = copy(self)
         made.constraints = constraints.over(self.constraints)
         made.plain = self.plain and made.constraints.plain
         return made
@@ -200,7 +201,7 @@ def _float(value: object) -> float:
 
 
 # What only Python writes, such as 1_0, is not a number.
-NUMERAL = re.compile(r"\s*[+-]?(\d+|\d+\.\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
+NUMERAL = r"(?ai)\s*[+-]?(\d+|\d+\.\d*|\.\d+)(e[+-]?\d+)?\s*"
 DIGITS = 4300  # CPython reads and shows no longer integer
 
 
@@ -208,7 +209,7 @@ def numeral(value: object) -> int | float:
     """The number in a text, or the number itself."""
     if type(value) is int or type(value) is float:
         return value
-    match = NUMERAL.fullmatch(value) if type(value) is str else None
+    match = re.fullmatch(NUMERAL, value) if type(value) is str else None
     if match is None:
         raise ValueError
     return int(match[0]) if match[1].isdigit() and not match[2] else float(match[0])

@@ -10,7 +10,6 @@ Knows: signatures, annotations, docstrings.  Must not know: tools, contexts, the
 """
 
 import collections
-import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Union
@@ -18,7 +17,6 @@ from typing import Annotated, Any, Union
 import msgspec
 
 from redstart.schema.callables import CallTarget, SignatureError, find_target
-from redstart.schema.docstring import Docstring, parse_docstring
 from redstart.schema.document import Defs, Schema, finish
 from redstart.schema.errors import Problem, ShapeError, show_typed, twice
 from redstart.schema.nodes import RecordNode, Slot, parsed_string, read_strictly
@@ -59,7 +57,9 @@ class Argument(msgspec.Struct, frozen=True):
 def fresh(default: object) -> Callable[[], object] | None:
     """A maker of copies, where calls would otherwise share one default."""
     if isinstance(default, COPIED) or any(hasattr(type(default), mark) for mark in RECORD_MARKS):
-        return lambda: copy.deepcopy(default)
+        from copy import deepcopy
+
+        return lambda: deepcopy(default)
     return None
 
 
@@ -205,12 +205,12 @@ class Signature:
         name: str,
         fields: Iterable[Argument],
         *,
-        docs: Docstring,
+        description: str = "",
         injected: dict[str, object] | None = None,
         returns: Any = EMPTY,
     ) -> None:
         self.name = name
-        self.description = docs.description
+        self.description = description
         self.returns = returns
         self.fields = tuple(fields)
         self.injected = injected or {}
@@ -229,7 +229,7 @@ class Signature:
             shape = compile_shape(_json_type(kind, scope), scope)
             default = EMPTY if required else default
             fields.append(Argument(key, kind, text or "", required, default, shape, fresh(default)))
-        return cls(name, fields, docs=Docstring(description=description))
+        return cls(name, fields, description=description)
 
 
 JSON_TYPES = {
@@ -265,7 +265,7 @@ def compile_signature(
     `names` are further names that string annotations may use, such as the locals of the registering frame.
     """
     target = find_target(fn, where, names)
-    docs = parse_docstring(target.doc)
+    description, described = _described(target.doc)
     fields = []
     given: dict[str, object] = {}
     for parameter in target.parameters:
@@ -275,9 +275,19 @@ def compile_signature(
             given[parameter.name] = annotation
             continue
         _refuse_kind(parameter, target)
-        fields.append(_field(parameter, annotation, default, docs, target))
+        fields.append(_field(parameter, annotation, default, described.get(parameter.name, ""), target))
     returns = EMPTY if target.returns is inspect.Signature.empty else target.resolve(target.returns, "return")
-    return Signature(target.name, fields, docs=docs, injected=given, returns=returns)
+    return Signature(target.name, fields, description=description, injected=given, returns=returns)
+
+
+def _described(doc: str | None) -> tuple[str, dict[str, str]]:
+    """What a docstring says of the function, and of each parameter."""
+    if not doc:
+        return "", {}
+    from redstart.schema.docstring import parse_docstring  # a function without a docstring does not need it
+
+    parsed = parse_docstring(doc)
+    return parsed.description, parsed.params
 
 
 REFUSED: dict[object, str] = {
@@ -301,7 +311,7 @@ def _annotation(parameter: inspect.Parameter, target: CallTarget) -> object:
 
 
 def _field(
-    parameter: inspect.Parameter, annotation: Any, default: object, docs: Docstring, target: CallTarget
+    parameter: inspect.Parameter, annotation: Any, default: object, description: str, target: CallTarget
 ) -> Argument:
     made: Callable[[], object] | None = None
     if type(default).__name__ == "Field" and hasattr(default, "default_factory"):
@@ -326,7 +336,7 @@ def _field(
     return Argument(
         name=parameter.name,
         annotation=annotation,
-        description=shape.notes.get("description") or docs.params.get(parameter.name, ""),
+        description=shape.notes.get("description") or description,
         required=default is EMPTY,
         default=default,
         shape=shape,
