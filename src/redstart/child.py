@@ -21,11 +21,12 @@ from msgspec import UNSET
 
 from redstart.execution.dependencies import Contexts, MakeContext, RequestContext, injected, make_plan, run_here
 from redstart.execution.generators import at_once, collect
-from redstart.execution.kinds import Function, is_async, is_generator
 from redstart.execution.processes import ChildMessage, Children, ChildSetup, Location, Packed, Thrown
 from redstart.features.errors import SettingsError, ToolError
 from redstart.features.output import Collected
+from redstart.features.registry import Function
 from redstart.features.results import free_result, speaks_blocks, to_json
+from redstart.schema.callables import is_async, is_generator
 from redstart.schema.signature import compile_signature
 from redstart.wire.jsonrpc import ProtocolError, decode
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from redstart.adopt.provider_calls import ProvidedTool, ToolCall, is_declaration
 from redstart.execution.dependencies import injected
-from redstart.execution.kinds import is_async
 from redstart.features.errors import RegistrationError, ToolError, log, place
 from redstart.features.marks import components
 from redstart.features.options import OwnParameters, Parameter
@@ -22,7 +21,7 @@ from redstart.features.output import Output
 from redstart.features.prompts import Prompt
 from redstart.features.resources import Binding, Resource
 from redstart.features.tools import Tool
-from redstart.schema.callables import SignatureError, find_target, local_names
+from redstart.schema.callables import SignatureError, find_target, is_async, local_names
 from redstart.schema.docstring import parse_docstring
 from redstart.schema.signature import REFUSED, Signature, compile_signature
 from redstart.schema.types import UnsupportedType, compile_type

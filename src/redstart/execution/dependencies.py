@@ -16,12 +16,12 @@ from typing import Annotated, TypeAlias, get_args, get_origin
 
 from msgspec import Struct
 
-from redstart.execution.kinds import Arguments, Function, Invoke, Kind, is_async, kind_of, name_of
 from redstart.execution.threads import Job, Pool
 from redstart.features.errors import RegistrationError, place
+from redstart.features.registry import Arguments, Function, Invoke
 from redstart.features.rules import HANDLER, caller
 from redstart.protocol.call import Call
-from redstart.schema.callables import find_target, local_names
+from redstart.schema.callables import Kind, find_target, is_async, kind_of, local_names, name_of
 
 
 class Depends(Struct, frozen=True):

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from redstart.execution import dependencies
 from redstart.execution.dependencies import Contexts, MakeContext, Plan, make_plan
-from redstart.execution.kinds import Arguments, Function, Invoke, is_async, is_generator, kind_of, name_of
 from redstart.execution.limits import CallLimits, Gate, current_deadline, gated, loop_of, timed
 from redstart.execution.threads import Job, Pool
 from redstart.features.errors import RegistrationError, log, place
 from redstart.features.output import Cut
+from redstart.features.registry import Arguments, Function, Invoke
 from redstart.features.tools import CompiledTool
 from redstart.protocol.call import Call
+from redstart.schema.callables import is_async, is_generator, kind_of, name_of
 
 if TYPE_CHECKING:
     from redstart.execution.processes import Children

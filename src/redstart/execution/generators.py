@@ -12,8 +12,8 @@ from contextlib import aclosing, closing
 from typing import Final, TypeVar
 
 from redstart.execution.dependencies import RequestContext
-from redstart.execution.kinds import Function
 from redstart.features.output import Collected, Cut
+from redstart.features.registry import Function
 from redstart.features.solutions import Ask, Collector, Progress
 
 R = TypeVar("R")

@@ -16,8 +16,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from redstart.execution.kinds import Arguments, Invoke
 from redstart.features.errors import ToolError
+from redstart.features.registry import Arguments, Invoke
 from redstart.protocol.call import Call
 
 QUEUE: Final = 1000

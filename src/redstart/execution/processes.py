@@ -26,11 +26,11 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from redstart.execution.dependencies import MakeContext, Plan, RequestContext
-from redstart.execution.kinds import Arguments, Function, Invoke
 from redstart.execution.limits import Gate, off_the_clock
 from redstart.execution.threads import Pool
 from redstart.features.errors import RegistrationError, ToolError, Unwind, place
 from redstart.features.output import Collected, Cut
+from redstart.features.registry import Arguments, Function, Invoke
 from redstart.features.results import to_json
 from redstart.protocol.call import Call
 from redstart.wire.jsonrpc import ProtocolError

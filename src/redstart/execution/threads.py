@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from redstart.execution.kinds import Arguments, Function
+from redstart.features.registry import Arguments, Function
 
 R = TypeVar("R")
 Work: TypeAlias = Coroutine[Any, Any, R]

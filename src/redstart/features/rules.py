@@ -162,6 +162,12 @@ def decorating(given: object, name: str, serve: Callable[[Any, str], object]) ->
     return serve(given, name)
 
 
+def check_is_callable(fn: object) -> None:
+    """Refuse what a decorator was put on if it is not a function."""
+    if not callable(fn) or inspect.isclass(fn):
+        raise RegistrationError(f"{caller()}: expected a function, got {fn!r:.200}")
+
+
 # ---------------------------------------------------------------- kinds of values
 
 

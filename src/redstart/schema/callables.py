@@ -9,11 +9,12 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 R = TypeVar("R")
+Kind: TypeAlias = Literal["value", "coroutine", "generator", "async generator"]
 
 
 class SignatureError(TypeError):
@@ -188,3 +189,35 @@ def with_local_names(fn: Any, read: Callable[[dict[str, Any] | None], R]) -> R:
         if not names:
             raise
     return read(names)
+
+
+# ---------------------------------------------------------------- kinds of functions
+
+
+def kind_of(fn: object) -> Kind:
+    """What a call of `fn` gives. A class gives a value, also if its instances can be awaited or iterated."""
+    if inspect.isclass(fn) or not callable(fn):
+        return "value"
+    for code in (inspect.unwrap(fn), inspect.unwrap(getattr(fn, "__call__", fn))):  # noqa: B004 - the method itself
+        if inspect.isasyncgenfunction(code):
+            return "async generator"
+        if inspect.iscoroutinefunction(code):
+            return "coroutine"
+        if inspect.isgeneratorfunction(code):
+            return "generator"
+    return "value"
+
+
+def is_async(fn: object) -> bool:
+    """Whether a call of `fn` gives something to await or to iterate asynchronously."""
+    return kind_of(fn) in ("coroutine", "async generator")
+
+
+def is_generator(fn: object) -> bool:
+    """Whether a call of `fn` gives something to iterate."""
+    return kind_of(fn) in ("generator", "async generator")
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """The name of a function in messages to people."""
+    return getattr(fn, "__name__", repr(fn))

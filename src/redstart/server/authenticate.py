@@ -6,10 +6,10 @@ import asyncio
 import inspect
 from typing import Final
 
-from redstart.execution.kinds import is_async
 from redstart.execution.threads import Pool
 from redstart.features.errors import ErrorPolicy, log
 from redstart.features.principal import principal_key
+from redstart.schema.callables import is_async
 from redstart.server.settings import Authenticate
 
 SECONDS: Final = 10.0

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeAlias, T
 from msgspec import UNSET, Raw
 
 from redstart.execution.dependencies import RequestContext
-from redstart.execution.kinds import is_async
 from redstart.features.errors import Unwind
 from redstart.features.results import to_json
 from redstart.features.tools import Tools
 from redstart.protocol.call import Call
+from redstart.schema.callables import is_async
 from redstart.schema.errors import nearest
 from redstart.server.runtime import Runtime
 from redstart.wire.check import checked

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, TypeV
 
 from redstart.execution.dependencies import Contexts, MakeContext, RequestContext, injected
 from redstart.execution.executor import Executor
-from redstart.execution.kinds import check_is_callable
 from redstart.execution.limits import CallLimits
 from redstart.features.errors import ErrorPolicy, RegistrationError, SettingsError, place
 from redstart.features.options import PredicateOptions, PromptOptions, ResourceOptions, ToolOptions
@@ -26,6 +25,7 @@ from redstart.features.rules import (
     OptionError,
     caller,
     calling_frame,
+    check_is_callable,
     checked,
     decorating,
     did_you_mean,

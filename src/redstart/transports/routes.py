@@ -12,10 +12,10 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from redstart.execution.kinds import is_async
 from redstart.features.errors import RegistrationError, place
 from redstart.features.results import to_json
 from redstart.features.rules import Rule, names, one_of
+from redstart.schema.callables import is_async
 from redstart.transports.guard import Rejection
 from redstart.transports.request import JSON, HeaderList, HeaderMap, HttpRequest, Scope
 from redstart.wire.jsonrpc import decode
