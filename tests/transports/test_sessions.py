@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -351,6 +352,43 @@ def test_a_session_that_has_ended_stays_ended() -> None:
             assert http.app.sessions.end(http.app.sessions.mint(state, ""), "")
         assert await status(http, session) == 404
         assert await status(http, await http.open()) == 200
+
+    run(test())
+
+
+def test_sessions_that_were_opened_later_outlive_those_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redstart.transports.sessions.MAX_ENDED", 10)
+
+    async def test() -> None:
+        sessions = Stage().http().app.sessions
+        state = negotiate(InitializeParams(protocol_version=LATEST))
+        before = sessions.mint(state, "")
+        ended = [sessions.mint(state, "") for _ in range(5)]
+        later = sessions.mint(state, "")
+        ended += [sessions.mint(state, "") for _ in range(8)]
+        assert all(sessions.end(id, "") for id in ended)
+        assert not any(sessions.find(id, "", lambda: "here") for id in (before, *ended))
+        assert sessions.find(later, "", lambda: "here") is not None
+
+    run(test())
+
+
+def test_callers_that_have_gone_are_forgotten() -> None:
+    async def test() -> None:
+        sessions = Stage().http(max_sessions=10).app.sessions
+        state = negotiate(InitializeParams(protocol_version=LATEST))
+
+        def use(callers: range) -> None:
+            for number in callers:
+                assert sessions.find(sessions.mint(state, ""), "", lambda n=number: f"address {n}") is not None
+
+        use(range(100))
+        tracemalloc.start()
+        try:
+            use(range(100, 3000))
+            assert tracemalloc.get_traced_memory()[0] < 300_000
+        finally:
+            tracemalloc.stop()
 
     run(test())
 
