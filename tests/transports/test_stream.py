@@ -10,6 +10,7 @@ import pytest
 
 from redstart import Context, Server
 from redstart.protocol.framing import sse_event
+from redstart.transports.request import AsgiRequest, Limits
 from redstart.transports.stream import EVENT_COST, MAX_BYTES, MAX_EVENTS, SHED, EventLog, KeptEvents, Stream, Writer
 from transports.support import MODERN, Http, message, modern, run
 
@@ -21,6 +22,13 @@ class Client:
         self.body = b""
         self.reads = asyncio.Event()
         self.ended = False
+
+    def open_stream(self) -> Writer:
+        async def receive() -> dict[str, Any]:
+            await asyncio.Event().wait()
+            return {"type": "http.disconnect"}
+
+        return Writer(AsgiRequest({"method": "GET"}, {}, Limits(), _receive=receive, _send=self.send), [])
 
     async def send(self, message: Any) -> None:
         await self.reads.wait()
@@ -39,7 +47,7 @@ def test_a_burst_in_one_turn_is_no_fault_of_the_clients(size: int, count: int) -
     async def test() -> None:
         client = Client()
         client.reads.set()
-        writer = Writer(client.send, [])
+        writer = client.open_stream()
         for _ in range(3):
             for _ in range(count):
                 writer.push(b"x" * size)
@@ -60,7 +68,7 @@ def test_a_burst_in_one_turn_is_no_fault_of_the_clients(size: int, count: int) -
 def test_what_waits_is_bounded_by_number_and_by_size(size: int, most: int, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         client = Client()
-        writer = Writer(client.send, [])
+        writer = client.open_stream()
         await turn()  # now it waits for its client
         for number in range(most):
             writer.push(b"x" * size)
@@ -80,7 +88,7 @@ def test_what_waits_is_bounded_by_number_and_by_size(size: int, most: int, caplo
 def test_a_huge_result_behind_small_words_is_not_lost() -> None:
     async def test() -> None:
         client = Client()
-        writer = Writer(client.send, [])
+        writer = client.open_stream()
         await turn()
         words = [b"x" * 20] * (MAX_EVENTS - 1)
         for word in words:
@@ -97,7 +105,7 @@ def test_a_huge_result_behind_small_words_is_not_lost() -> None:
 def test_who_is_behind_and_reads_on_is_never_shed() -> None:
     async def test() -> None:
         client = Client()
-        writer = Writer(client.send, [])
+        writer = client.open_stream()
         await turn()
         event, rounds = sse_event(b"{}"), 20
         for _ in range(rounds):
@@ -191,7 +199,7 @@ def test_nothing_follows_the_end_of_a_stream() -> None:
     async def test() -> None:
         client = Client()
         client.reads.set()
-        writer = Writer(client.send, [])
+        writer = client.open_stream()
         writer.push(b"last")
         writer.close()
         writer.push(b"too late")

@@ -19,6 +19,16 @@ _HOPS: Final = 32
 Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
+def has_room(taken: Iterable[tuple[str | None, int]], owner: str, most: int, most_own: int) -> bool:
+    """Whether what all callers have taken is at most `most`, and what `owner` has taken is at most `most_own`."""
+    total = own = 0
+    for whose, size in taken:
+        total += size
+        if whose == owner:
+            own += size
+    return total <= most and own <= most_own
+
+
 def checked_proxies(given: Iterable[str]) -> Networks:
     """The proxies whose word counts, as networks."""
     try:

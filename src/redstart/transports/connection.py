@@ -12,7 +12,6 @@ import logging
 import re
 import sys
 from collections import deque
-from collections.abc import Mapping, MutableMapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -21,8 +20,8 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from redstart.transports.backlog import Backlog
-from redstart.transports.options import WRITE_DEADLINE
-from redstart.transports.request import JSON_ONLY, Direct, HeaderList, Watcher
+from redstart.transports.options import BODY_DEADLINE
+from redstart.transports.request import JSON_ONLY, HeaderList, HttpRequest, Limits, Watcher
 
 log = logging.getLogger("redstart")
 _EAGER: Final = sys.version_info >= (3, 12)
@@ -62,9 +61,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     """Reads whole requests and runs one at a time; what a client sends ahead waits its turn."""
 
     cycle: Any  # uvicorn's has another class
-    max_body = 4 * 1024 * 1024
-    deadline = 10.0
-    write_deadline = WRITE_DEADLINE
+    limits = Limits()
+    deadline = BODY_DEADLINE
     idle = 75.0
     backlog = Backlog()
     stopping = False
@@ -169,8 +167,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             if name == b"expect" and value.lower() == b"100-continue":
                 if not self._running() and not self.transport.is_closing():  # not in the middle of another response
                     self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            elif name == b"content-length" and int(value) > self.max_body:  # the parser lets only digits through
-                self.refuse(413, b"the body is larger than %d bytes" % self.max_body)
+            elif name == b"content-length" and int(value) > self.limits.max_body:  # the parser checks for digits
+                self.refuse(413, b"the body is larger than %d bytes" % self.limits.max_body)
 
     def on_body(self, body: bytes) -> None:
         self._trailing = False
@@ -182,9 +180,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             self._body += body
         else:
             self._body = bytearray(self._body + body)
-        if size > self.max_body:
-            self.refuse(413, b"the body is larger than %d bytes" % self.max_body)
-        elif size > SMALL and Connection.unfinished > max(MAX_UNFINISHED, 2 * self.max_body):
+        if size > self.limits.max_body:
+            self.refuse(413, b"the body is larger than %d bytes" % self.limits.max_body)
+        elif size > SMALL and Connection.unfinished > max(MAX_UNFINISHED, 2 * self.limits.max_body):
             self.refuse(503, b"too many large requests are being received; try again later")
 
     def _drop_body(self) -> None:
@@ -226,7 +224,17 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         """A whole request: run it, or let it wait for the one before it."""
         self.reading = False
         self.since = self.loop.time()
-        self._cycles.append(Cycle(self, head, body))
+        self._cycles.append(
+            Cycle(
+                head.scope,
+                head.headers,
+                self.limits,
+                _wire=self,
+                keep_alive=head.keep_alive,
+                _body=body,
+                _since=self.since,
+            )
+        )
         self._run_next()
         if self._cycles:
             self.flow.pause_reading()
@@ -330,7 +338,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def _stalls(self, now: float) -> bool:
         """Whether the client has taken too little of what was sent to it for too long."""
         self._look(now)
-        patience = min(self.write_deadline, STOPPING) if self.stopping else self.write_deadline
+        patience = min(self.limits.write_deadline, STOPPING) if self.stopping else self.limits.write_deadline
         return now - self.taken > patience
 
     def _look(self, now: float) -> int:
@@ -394,29 +402,24 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self.parser = None
 
 
-class Cycle:
+class Cycle(HttpRequest, eq=False, kw_only=True):
     """One request and its response: what `Endpoint.serve` answers."""
 
-    __slots__ = (
-        "_body", "_headers", "_patience", "_scope", "_since", "_watcher", "_wire", "disconnected",
-        "keep_alive", "response_complete", "response_started", "task",
-    )  # fmt: skip
-
-    def __init__(self, wire: Connection, head: Head, body: bytes) -> None:
-        self._wire = wire
-        self._scope, self._headers, self.keep_alive, _ = head
-        self._body = body
-        self._watcher: Watcher | None = None
-        self._patience = 0.0
-        self._since = wire.since
-        self.task: Any = None
-        self.disconnected = self.response_started = self.response_complete = False
+    _wire: Connection
+    keep_alive: bool  # uvicorn sets it to False when the server stops
+    _body: bytes
+    _since: float
+    _watcher: Watcher | None = None
+    _patience: float = 0.0
+    disconnected: bool = False
+    response_started: bool = False
+    response_complete: bool = False
 
     async def run(self, endpoint: Any) -> None:
         if self.task is None:  # started eagerly
             self.task = asyncio.current_task()
         try:
-            await endpoint.serve(self._scope, self._headers, self)
+            await endpoint.serve(self)
         except ConnectionAbortedError:  # a client that does not read would hold up an orderly end, too
             self._wire.transport.abort()
         except asyncio.CancelledError as error:
@@ -441,11 +444,7 @@ class Cycle:
 
     # ------------------------------------------------------------ the request
 
-    @property
-    def deadline(self) -> float:
-        return self._wire.write_deadline
-
-    async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
+    async def body(self) -> bytes:
         body, self._body = self._body, b""
         return body
 
@@ -455,7 +454,7 @@ class Cycle:
         if self.disconnected:
             return
         head = b"%bcontent-length: %d\r\n\r\n" % (self._head(status, headers), len(body))
-        if self._scope["method"] == "HEAD":
+        if self.scope["method"] == "HEAD":
             body = b""
         if len(body) < LARGE:
             self._wire.transport.write(head + body)
@@ -464,46 +463,48 @@ class Cycle:
             self._wire.transport.write(body)
         self._end()
 
-    async def send(self, message: MutableMapping[str, Any]) -> None:
-        """A part of an event stream; such a response has no length."""
-        wire = self._wire
-        if wire.flow.write_paused and not self.disconnected:
-            await wire.caught_up(len(message.get("body", b"")))
-        if self.disconnected:
-            return
-        if message["type"] == "http.response.start":
-            head = self._head(message["status"], message["headers"])
-            wire.transport.write(head + (b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n"))
-            return
-        body = message["body"]
-        if body:
-            self._write_part(body)
-        if not message["more_body"]:
+    async def begin(self, headers: HeaderList) -> None:
+        """The head of an event stream; such a response has no length."""
+        if await self._is_ready(0):
+            head = self._head(200, headers)
+            self._wire.transport.write(head + (b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n"))
+
+    async def send(self, data: bytes) -> None:
+        if await self._is_ready(len(data)):
+            self._write_part(data)
+
+    async def finish(self) -> None:
+        if await self._is_ready(0):
             if self._chunked:
-                wire.transport.write(_LAST_CHUNK)
+                self._wire.transport.write(_LAST_CHUNK)
             self._end()
+
+    async def _is_ready(self, size: int) -> bool:
+        """Wait until the client has taken what was sent; so many bytes wait with it. False where it has gone."""
+        if self._wire.flow.write_paused and not self.disconnected:
+            await self._wire.caught_up(size)
+        return not self.disconnected
 
     @property
     def _chunked(self) -> bool:
         """HTTP/1.0 has no chunks: there a stream ends with its connection."""
-        return bool(self._scope["http_version"] != "1.0")
+        return bool(self.scope["http_version"] != "1.0")
 
     def _write_part(self, body: bytes) -> None:
         self._wire.transport.write(b"%x\r\n%b\r\n" % (len(body), body) if self._chunked else body)
 
-    def write(self, body: bytes) -> bool:
-        """A part of a stream that has begun, at once; False where the client is behind."""
+    def write(self, data: bytes) -> bool:
         if self._wire.flow.write_paused or self.disconnected:
             return False
-        self._write_part(body)
+        self._write_part(data)
         return True
 
     def hold(self, size: int) -> None:
         self._wire.hold(size)
 
     @property
-    def direct(self) -> Direct:
-        return self
+    def own_connection(self) -> bool:
+        return True
 
     def watch(self, watcher: Watcher, patience: float) -> None:
         self._watcher = watcher
@@ -516,6 +517,8 @@ class Cycle:
 
     def _head(self, status: int, headers: HeaderList) -> bytes:
         self.response_started = True
+        if self.granted:
+            headers = self.with_granted(headers)
         if headers is JSON_ONLY and status == 200 and self.keep_alive:
             return _JSON_HEAD
         head = _STATUS[status]

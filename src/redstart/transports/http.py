@@ -7,7 +7,7 @@ Spec: /specification/2026-07-28/basic/transports/streamable-http, and 2025-11-25
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from redstart.asking.seal import found_keys
 from redstart.features.errors import log
@@ -19,8 +19,8 @@ from redstart.protocol.modern import SUPPORTED
 from redstart.server.authenticate import AuthError
 from redstart.server.startup_errors import not_started
 from redstart.transports import cors
-from redstart.transports.address import client_address
-from redstart.transports.guard import ORIGIN_HELP, Guard, Rejection
+from redstart.transports.address import Networks, client_address, has_room
+from redstart.transports.guard import ORIGIN_HELP, Guard, accepts
 from redstart.transports.options import EndpointOptions
 from redstart.transports.request import (
     JSON,
@@ -29,13 +29,15 @@ from redstart.transports.request import (
     HeaderList,
     HeaderMap,
     HttpRequest,
+    Limits,
     Receive,
+    Rejection,
     Scope,
     Send,
 )
 from redstart.transports.response import SESSION_ENDED, Response, is_asking
 from redstart.transports.routes import answer_route, claim_paths
-from redstart.transports.sessions import HttpSession, NoRoom, Sessions
+from redstart.transports.sessions import HttpSession, Sessions
 from redstart.transports.signals import StopSignals
 from redstart.transports.stream import Writer
 from redstart.wire.jsonrpc import HEADER_MISMATCH, INVALID_REQUEST, ProtocolError, failure
@@ -43,6 +45,7 @@ from redstart.wire.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from redstart.server.runtime import Hosted
+    from redstart.transports.legacy_sse import LegacySse
 
 _CLAIM: Final = PROTOCOL_VERSION.encode()
 _ALLOW: Final = (b"allow", b"POST, GET, DELETE")
@@ -68,13 +71,10 @@ class Endpoint:
     def __init__(self, server: Hosted, options: EndpointOptions) -> None:
         self.runtime = server.runtime
         self.path = "/" + options["path"].strip("/")
-        self.guard = Guard(
-            options["allowed_hosts"], options["allowed_origins"], options["public_url"], options["max_body_bytes"]
-        )
-        self.keep_alive = options["keep_alive"]
+        self.guard = Guard(options["allowed_hosts"], options["allowed_origins"], options["public_url"])
+        self.limits = Limits(options["max_body_bytes"], options["keep_alive"], options["write_deadline"])
         self.drain = options["drain"]
-        self.write_deadline = options["write_deadline"]
-        self._proxies: Any = options["trusted_proxies"]
+        self._proxies: Networks = options["trusted_proxies"]  # type: ignore[assignment]  # by its rule
         self.sessions = Sessions(
             found_keys(self.runtime.given_keys)[1],
             self.runtime.link,
@@ -92,7 +92,7 @@ class Endpoint:
         self._signals = StopSignals(self.begin_stop)
         self._deadline: asyncio.TimerHandle | None = None
         self._paths = frozenset((self.path, self.path + "/"))
-        self._legacy: Any = None
+        self._legacy: LegacySse | None = None
         if options["legacy_sse"]:
             from redstart.transports.legacy_sse import LegacySse
 
@@ -103,66 +103,63 @@ class Endpoint:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
-        await self.serve(scope, dict(scope["headers"]), AsgiRequest(scope, receive, send, self.write_deadline))
+        await self.serve(
+            AsgiRequest(
+                scope, dict(scope["headers"]), self.limits, asyncio.current_task(), _receive=receive, _send=send
+            )
+        )
 
-    async def serve(self, scope: Scope, headers: HeaderMap, request: HttpRequest) -> None:
+    async def serve(self, request: HttpRequest) -> None:
         """Serve one HTTP request."""
-        origin = headers.get(b"origin")
+        origin = request.headers.get(b"origin")
         if origin is not None and self.guard.grants(origin):
-            request = cors.PageRequest(request, origin)
-        rejection = None if self._ready and self.runtime.started else await self._prepare()
+            request.granted = cors.grant(origin)
         try:
-            if rejection is None:
-                rejection = await self._serve(scope, headers, request)
+            if not (self._ready and self.runtime.started):
+                await self._prepare()
+            await self._serve(request)
         except Gone:
-            return
-        except NoRoom:
-            rejection = _NO_ROOM
-        if rejection is not None:
-            error = failure(None, ProtocolError(INVALID_REQUEST, rejection.text))
+            pass
+        except Rejection as rejection:
+            error = failure(None, ProtocolError(rejection.code, rejection.text))
             await request.reply(rejection.status, error, [JSON, *rejection.headers])
 
-    async def _serve(self, scope: Scope, headers: HeaderMap, request: HttpRequest) -> Rejection | None:
-        pairs = scope["headers"]
+    async def _serve(self, request: HttpRequest) -> None:
+        scope, headers = request.scope, request.headers
+        pairs, method, path = scope["headers"], scope["method"], scope["path"]
         if len(headers) != len(pairs) and (twice := h.duplicated(pairs)) is not None:
-            error = ProtocolError(HEADER_MISMATCH, f"The header {twice.decode('latin-1')} stands twice")
-            await request.reply(400, failure(None, error), [JSON])
-            return None
-        rejection = self.guard.check(headers)
-        if rejection is not None:
-            return rejection
-        if scope["method"] == "OPTIONS" and cors.METHOD in headers:
-            return await self._preflight(headers, request)
-        path = scope["path"]
-        legacy = self._legacy is not None and self._legacy.knows(path)
-        if path not in self._paths and not legacy and not self._mounted_here(scope):
-            if self.runtime.routes:
-                return await answer_route(self, scope, headers, request)
-            return Rejection(404, f"Nothing is served at this path; the MCP endpoint is {self.path}")
-        user = None
+            raise Rejection(400, f"The header {twice.decode('latin-1')} stands twice", code=HEADER_MISMATCH)
+        self.guard.check(headers)
+        if method == "OPTIONS" and cors.METHOD in headers:
+            await self._preflight(request)
+            return
+        legacy = self._legacy if self._legacy is not None and self._legacy.knows(path) else None
+        if path not in self._paths and legacy is None and not self._mounted_here(scope):
+            await answer_route(self.runtime, request, self.path)
+            return
         authenticator = self.runtime.authenticator
         if authenticator is not None:
             try:
-                user = await authenticator.user(_bearer_token(headers))
+                request.user = await authenticator.user(_bearer_token(headers))
             except AuthError as error:
-                return Rejection(error.status, str(error), _CHALLENGE if error.status == 401 else ())
-        method = scope["method"]
-        if legacy:
-            return await self._legacy(scope, headers, request, user)  # type: ignore[no-any-return]
-        if method == "POST":
-            return await self._post(scope, headers, request, user)
-        if method == "GET":
-            return await self._get(scope, headers, request, user)
-        if method == "DELETE":
-            return await self._delete(headers, request, user)
-        return Rejection(405, f"{method} is not supported here; use POST", (_ALLOW,))
+                challenge = [(b"www-authenticate", b"Bearer")] if error.status == 401 else []
+                raise Rejection(error.status, str(error), *challenge) from None
+        if legacy is not None:
+            await legacy.serve(request)
+        elif method == "POST":
+            await self._post(request)
+        elif method == "GET":
+            await self._get(request)
+        elif method == "DELETE":
+            await self._delete(request)
+        else:
+            raise Rejection(405, f"{method} is not supported here; use POST", _ALLOW)
 
-    async def _preflight(self, headers: HeaderMap, request: HttpRequest) -> Rejection | None:
-        """A browser asks whether a page may send a request: no path and no token is looked at yet."""
-        if not isinstance(request, cors.PageRequest):
-            return Rejection(403, ORIGIN_HELP.format(headers.get(b"origin", b"").decode("latin-1")[:200]))
-        await request.reply(200, b"", cors.preflight(headers))
-        return None
+    async def _preflight(self, request: HttpRequest) -> None:
+        """A browser asks whether a page may send a request; the path and the token are not checked yet."""
+        if not request.granted:
+            raise Rejection(403, ORIGIN_HELP.format(request.headers.get(b"origin", b"").decode("latin-1")[:200]))
+        await request.reply(200, b"", cors.preflight(request.headers))
 
     def _mounted_here(self, scope: Scope) -> bool:
         """Whether another application mounted us, and the rest of the path is ours."""
@@ -175,78 +172,72 @@ class Endpoint:
 
     # ------------------------------------------------------------ methods
 
-    def owner(self, scope: Scope, headers: HeaderMap, principal: str) -> str:
+    def owner(self, request: HttpRequest) -> str:
         """Whose share of a limit a request counts against: its user's, or that of the address that it comes from."""
-        return principal or client_address(scope, headers, self._proxies)
+        return principal_key(request.user) or client_address(request.scope, request.headers, self._proxies)
 
-    def _find_session(self, id: bytes, scope: Scope, headers: HeaderMap, user: Any) -> HttpSession | None:
-        key = principal_key(user)
-        return self.sessions.find(id.decode("latin-1"), key, lambda: self.owner(scope, headers, key))
-
-    async def _post(self, scope: Scope, headers: HeaderMap, request: HttpRequest, user: Any) -> Rejection | None:
+    async def _post(self, request: HttpRequest) -> None:
+        headers = request.headers
         if headers.get(b"content-type") != b"application/json" and not _is_json(headers):
-            return Rejection(415, "The body must be application/json")
-        accepts = self.guard.accepts(headers)
-        if not (accepts.json or accepts.sse):
-            return Rejection(406, "The client must accept application/json or text/event-stream")
-        body = await request.body(headers, self.guard.max_body)
-        if body is None:
-            return Rejection(413, f"The body is larger than {self.guard.max_body} bytes")
-        owner = self.owner(scope, headers, principal_key(user)) if len(body) > SMALL_BODY else None
-        if owner is not None and not self._has_room(owner, len(body)):
-            return _TOO_MUCH
-        session = self._session_of(scope, headers, body, user)
-        if isinstance(session, Rejection):
-            return session
+            raise Rejection(415, "The body must be application/json")
+        accepted = accepts(headers)
+        if not (accepted.json or accepted.sse):
+            raise Rejection(406, "The client must accept application/json or text/event-stream")
+        body = await request.body()
+        owner = self._check_room(request, len(body)) if len(body) > SMALL_BODY else None
+        session = self._session_of(request, body)
         link = session.link if session is not None else self.runtime.link()
         events = link.receive(body, headers)
         if len(events) == 1 and type(events[0]) is Call:
             calls = [events[0]]
         else:
-            calls = self._take(events)
+            calls = self._calls_among(events)
             if not calls:
-                return await self._done(events, request, session, headers)
-        if not accepts.sse and calls[0].method.name == "subscriptions/listen":  # it would wait for ever
+                await self._reply_without_calls(events, request, session)
+                return
+        if not accepted.sse and calls[0].method.name == "subscriptions/listen":  # it would wait for ever
             error = ProtocolError(INVALID_REQUEST, "subscriptions/listen is answered as text/event-stream: accept that")
             await request.reply(406, link.fail(calls[0], error) or b"", [JSON])
-            return None
+            return
         extra: HeaderList = []
         if session is None and link.session is not None:  # `initialize` has just opened it
-            extra.append((h.SESSION, self.sessions.mint(link.session, principal_key(user)).encode()))
+            extra.append((h.SESSION, self.sessions.mint(link.session, principal_key(request.user)).encode()))
         for call in calls:
-            call.principal = user
-        response = Response(self.runtime, request, accepts, self.keep_alive, session, extra, self._left)
+            call.principal = request.user
+        response = Response(self.runtime, request, accepted, calls, session, extra, self._left)
         self._responses[response] = owner, len(body)
         try:
-            await response.run(calls)
+            await response.run()
         finally:
             del self._responses[response]
-        return None
 
-    def _has_room(self, owner: str, size: int) -> bool:
-        """Whether a large request may run beside those of the same caller, and of all.
+    def _check_room(self, request: HttpRequest, size: int) -> str:
+        """Refuse a large request that does not fit beside those that run, of the same caller and of all; the caller.
 
         Requests whose clients have gone have a limit of their own, at which the oldest ends.
         """
-        counted = [taken for response, taken in self._responses.items() if response not in self._left]
-        running = [taken for taken in counted if taken[0] is not None]
-        own = sum(taken for other, taken in running if other == owner)
-        share, most = (max(MAX_RUNNING_BYTES // part, self.guard.max_body) for part in (RUNNING_SHARE, 1))
-        return own + size <= share and sum(taken for _, taken in running) + size <= most
+        owner = self.owner(request)
+        large = [(response, taken) for response, taken in self._responses.items() if taken[0] is not None]
+        running = [taken for response, taken in large if response not in self._left]
+        most, most_own = (max(MAX_RUNNING_BYTES // part, self.limits.max_body) for part in (1, RUNNING_SHARE))
+        if not has_room([*running, (owner, size)], owner, most, most_own):
+            raise Rejection(503, "Too many large requests are running; try again later", (b"retry-after", b"10"))
+        return owner
 
-    def _session_of(self, scope: Scope, headers: HeaderMap, body: bytes, user: Any) -> HttpSession | Rejection | None:
+    def _session_of(self, request: HttpRequest, body: bytes) -> HttpSession | None:
         """The session of a message, if it has one; modern messages have none."""
-        id, version = headers.get(h.SESSION), headers.get(h.VERSION)
-        if version not in _KNOWN_VERSIONS and _CLAIM not in body:  # a claim in the body is answered by its own era
-            return _unknown_version(version)
-        if id is None or version not in _SESSION_VERSIONS:
+        id = _session_id(request, body)
+        if id is None:
             return None
-        session = self._find_session(id, scope, headers, user)
-        if session is None and (version is not None or _CLAIM not in body):
-            return _UNKNOWN_SESSION
+        session = self._find_session(id, request)
+        if session is None and (h.VERSION in request.headers or _CLAIM not in body):
+            raise _unknown_session()
         return session
 
-    def _take(self, events: list[Event]) -> list[Call]:
+    def _find_session(self, id: str, request: HttpRequest) -> HttpSession | None:
+        return self.sessions.find(id, principal_key(request.user), lambda: self.owner(request))
+
+    def _calls_among(self, events: list[Event]) -> list[Call]:
         """The calls among the events; answers and cancellations go where they belong."""
         calls = []
         for event in events:
@@ -258,56 +249,49 @@ class Endpoint:
                 event.pending.resolve(event.outcome)
         return calls
 
-    async def _done(
-        self, events: list[Event], request: HttpRequest, session: HttpSession | None, headers: HeaderMap
-    ) -> Rejection | None:
+    async def _reply_without_calls(
+        self, events: list[Event], request: HttpRequest, session: HttpSession | None
+    ) -> None:
         """The reply to a message that opened no call."""
         for event in events:
             if isinstance(event, Refusal):
                 await request.reply(event.status, event.data, [JSON])
-                return None
-        if session is None and headers.get(h.VERSION) in _SESSION_VERSIONS:
-            return Rejection(400, 'The header Mcp-Session-Id is missing; "initialize" answers with one')
+                return
+        if session is None and request.headers.get(h.VERSION) in _SESSION_VERSIONS:
+            raise Rejection(400, 'The header Mcp-Session-Id is missing; "initialize" answers with one')
         await request.reply(202, b"", [])
-        return None
 
-    async def _get(self, scope: Scope, headers: HeaderMap, request: HttpRequest, user: Any) -> Rejection | None:
-        id, version = headers.get(h.SESSION), headers.get(h.VERSION)
-        if version not in _KNOWN_VERSIONS:
-            return _unknown_version(version)
-        if id is None or version not in _SESSION_VERSIONS:
-            return Rejection(405, "GET opens the event stream of a session; there is none here", (_ALLOW,))
-        if not self.guard.accepts(headers).sse:
-            return Rejection(406, "The client must accept text/event-stream")
-        session = self._find_session(id, scope, headers, user)
+    async def _get(self, request: HttpRequest) -> None:
+        id = _session_id(request)
+        if id is None:
+            raise Rejection(405, "GET opens the event stream of a session; there is none here", _ALLOW)
+        if not accepts(request.headers).sse:
+            raise Rejection(406, "The client must accept text/event-stream")
+        session = self._find_session(id, request)
         if session is None:
-            return _UNKNOWN_SESSION
+            raise _unknown_session()
         stream, after = session.push, session.push.sequence
-        last = headers.get(h.LAST_EVENT)
+        last = request.headers.get(h.LAST_EVENT)
         if last is not None:
-            found = session.find_stream(last.decode("latin-1"))
-            if found is None:
-                return Rejection(404, "Nothing is known of that event any more")
-            stream, after = found
-        writer = Writer(request.send, [], self.keep_alive, request.direct, request.deadline)
+            resumed = session.find_stream(last.decode("latin-1"))
+            if resumed is None:
+                raise Rejection(404, "Nothing is known of that event any more")
+            stream, after = resumed
+        writer = Writer(request, [])
         stream.attach(writer, after)
         try:
-            await writer.until_gone(request)
+            await writer.until_gone()
         finally:
             if stream.writer is writer:
                 stream.writer = None
-        return None
 
-    async def _delete(self, headers: HeaderMap, request: HttpRequest, user: Any) -> Rejection | None:
-        id, version = headers.get(h.SESSION), headers.get(h.VERSION)
-        if version not in _KNOWN_VERSIONS:
-            return _unknown_version(version)
-        if id is None or version not in _SESSION_VERSIONS:
-            return Rejection(405, "DELETE ends a session; there is none here", (_ALLOW,))
-        if not self.sessions.end(id.decode("latin-1"), principal_key(user)):
-            return _UNKNOWN_SESSION
+    async def _delete(self, request: HttpRequest) -> None:
+        id = _session_id(request)
+        if id is None:
+            raise Rejection(405, "DELETE ends a session; there is none here", _ALLOW)
+        if not self.sessions.end(id, principal_key(request.user)):
+            raise _unknown_session()
         await request.reply(200, b"", [])
-        return None
 
     # ------------------------------------------------------------ life
 
@@ -344,21 +328,20 @@ class Endpoint:
             if signals:
                 self._signals.install()
 
-    async def _prepare(self) -> Rejection | None:
+    async def _prepare(self) -> None:
         """Start with the first request, where nobody has run our lifespan; 503 where there is nothing to serve."""
         if self._deadline is not None:
-            return Rejection(503, "The server is stopping; try again when it is back", ((b"connection", b"close"),))
+            raise Rejection(503, "The server is stopping; try again when it is back", (b"connection", b"close"))
         unwired = self.runtime.options["lifespan"] is not None and not self.runtime.started
         try:
             await self.start()
         except Exception as error:
-            if error is not self._failure:  # a start that failed is not repeated: it is said once
+            if error is not self._failure:  # a start that failed is not repeated: it is logged once
                 self._failure = error
                 log.error("%s", not_started(self.runtime.name, error))
-            return Rejection(503, "The server did not start; its log says why")
+            raise Rejection(503, "The server did not start; its log says why") from None
         if unwired:
             log.warning("%s: %s", self.runtime.name, _UNWIRED)
-        return None
 
     def begin_stop(self) -> None:
         """End idle streams and calls that wait for a person now, and other calls after `drain` seconds.
@@ -404,10 +387,18 @@ def _is_json(headers: HeaderMap) -> bool:
     return kind.strip().lower() == b"application/json"
 
 
-def _unknown_version(version: bytes | None) -> Rejection:
-    named = (version or b"").decode("latin-1")[:50]
-    served = ", ".join(_SERVED)
-    return Rejection(400, f"The header MCP-Protocol-Version is {named!r}, which is not served. Served are {served}.")
+def _session_id(request: HttpRequest, body: bytes = b"") -> str | None:
+    """The session id of a request whose version has sessions. A version that is not served is refused."""
+    id, version = request.headers.get(h.SESSION), request.headers.get(h.VERSION)
+    if version not in _KNOWN_VERSIONS and _CLAIM not in body:  # a claim in the body is answered by its own era
+        named = (version or b"").decode("latin-1")[:50]
+        served = ", ".join(_SERVED)
+        raise Rejection(400, f"The header MCP-Protocol-Version is {named!r}, which is not served. Served are {served}.")
+    return id.decode("latin-1") if id is not None and version in _SESSION_VERSIONS else None
+
+
+def _unknown_session() -> Rejection:
+    return Rejection(404, "Unknown or ended session; initialize again")
 
 
 def _bearer_token(headers: HeaderMap) -> str:
@@ -419,11 +410,3 @@ _UNWIRED: Final = (
     "the first request has started its lifespan, and nothing will end it. Give the application "
     "lifespan=server.lifespan_context, or pass the ASGI lifespan on"
 )
-_CHALLENGE: Final = ((b"www-authenticate", b"Bearer"),)
-_NO_ROOM: Final = Rejection(
-    503,
-    "As many sessions as this server keeps for one caller, or in all, are in use; end one, or try again later",
-    ((b"retry-after", b"30"),),
-)
-_TOO_MUCH: Final = Rejection(503, "Too many large requests are running; try again later", ((b"retry-after", b"10"),))
-_UNKNOWN_SESSION: Final = Rejection(404, "Unknown or ended session; initialize again")

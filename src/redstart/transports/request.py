@@ -1,14 +1,19 @@
-"""The client at the other end of one HTTP request: its body, the reply to it, and whether it is still there.
+"""One HTTP request: what it says, the reply to it, and whether its client is still there.
 
 Two forms: `AsgiRequest` speaks ASGI with whatever serves the application; `connection.Cycle` is the same over our own
-connection, where a reply is one write and a client that goes away says so itself.
+connection, where a reply is one write and the connection itself reports that the client has gone.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from redstart.transports.options import KEEP_ALIVE, MAX_BODY, WRITE_DEADLINE
+from redstart.wire.jsonrpc import INVALID_REQUEST
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -18,10 +23,35 @@ HeaderMap = dict[bytes, bytes]
 
 JSON: Final = (b"content-type", b"application/json")
 JSON_ONLY: Final[HeaderList] = [JSON]
+ALLOW_ORIGIN: Final = b"access-control-allow-origin"
 
 
 class Gone(Exception):
     """The client went away while it sent its request."""
+
+
+class Rejection(Exception):
+    """A request is not served: the status, a text that says what to do, and the code of the JSON-RPC error."""
+
+    def __init__(self, status: int, text: str, *headers: tuple[bytes, bytes], code: int = INVALID_REQUEST) -> None:
+        super().__init__(status, text)
+        self.status = status
+        self.text = text
+        self.headers = headers
+        self.code = code
+
+
+class Limits(Struct, frozen=True):
+    """What one endpoint allows each request."""
+
+    max_body: int = MAX_BODY
+    keep_alive: float = KEEP_ALIVE
+    """Seconds without an event after which a stream gets a comment."""
+    write_deadline: float = WRITE_DEADLINE
+    """Seconds that the client has to take what was sent to it."""
+
+    def too_large(self) -> Rejection:
+        return Rejection(413, f"The body is larger than {self.max_body} bytes")
 
 
 class Watcher(Protocol):
@@ -31,71 +61,78 @@ class Watcher(Protocol):
     def client_waits(self) -> None: ...
 
 
-class Direct(Protocol):
-    """A connection of our own."""
+class HttpRequest(Struct, eq=False):
+    """One request and its client. The methods are those of the two forms."""
 
-    def write(self, body: bytes) -> bool:
-        """Send a part of a stream at once; False where the client is behind."""
+    scope: Scope
+    headers: HeaderMap
+    limits: Limits
+    task: asyncio.Task[None] | None = None
+    """The task that serves the request."""
+    user: Any = None
+    """What `auth=` returned for its token."""
+    granted: HeaderList = []
+    """Headers of every response, errors too, which let a page of an allowed site read it."""
+
+    async def body(self) -> bytes:
+        """The whole body."""
+        raise NotImplementedError
+
+    async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
+        """The whole response."""
+        raise NotImplementedError
+
+    async def begin(self, headers: HeaderList) -> None:
+        """The head of a stream."""
+        raise NotImplementedError
+
+    async def send(self, data: bytes) -> None:
+        """A part of a stream; returns when the client has taken what was sent before it."""
+        raise NotImplementedError
+
+    async def finish(self) -> None:
+        """The end of a stream."""
+        raise NotImplementedError
+
+    @property
+    def own_connection(self) -> bool:
+        """Whether the connection is ours: it has its own write deadline, and `write` and `hold` work."""
+        return False
+
+    def write(self, data: bytes) -> bool:
+        """Send a part of a stream at once; False where that is not possible, or the client is behind."""
+        return False
 
     def hold(self, size: int) -> None:
         """So many bytes more wait until the client has caught up."""
 
-
-class HttpRequest(Protocol):
-    """One request's client."""
-
-    @property
-    def task(self) -> asyncio.Task[Any] | None:
-        """The task that serves the request."""
-
-    @property
-    def deadline(self) -> float:
-        """Seconds that the client has to take what was sent to it."""
-
-    @property
-    def direct(self) -> Direct | None:
-        """The connection, where it is ours."""
-
-    async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
-        """The whole body, or None where it is larger than allowed."""
-
-    async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
-        """The whole response."""
-
-    def send(self, message: MutableMapping[str, Any], /) -> Awaitable[None]:
-        """A part of a response, in the words of ASGI."""
-
     def watch(self, watcher: Watcher, patience: float) -> None:
         """From now on tell `watcher` when the client goes away, and once when it has waited `patience` seconds."""
+        raise NotImplementedError
 
     def unwatch(self) -> None:
         """Nobody wants to know any more."""
+        raise NotImplementedError
+
+    def with_granted(self, headers: HeaderList) -> HeaderList:
+        """The headers of a response, with those that a page needs. A route may send its own instead."""
+        own = any(name == ALLOW_ORIGIN for name, _ in headers)
+        return headers if own else [*headers, *self.granted]
 
 
-class AsgiRequest:
-    """A client behind any ASGI server."""
+class AsgiRequest(HttpRequest, eq=False, kw_only=True):
+    """A request that any ASGI server has read."""
 
-    __slots__ = ("_begin", "_head_only", "_loop", "_receive", "_timer", "_waiting", "deadline", "send", "task")
+    _receive: Receive
+    _send: Send
+    _started: list[asyncio.Handle | asyncio.Task[None]] = []
+    """What the watch has started and has to cancel."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, deadline: float) -> None:
-        self._head_only = scope["method"] == "HEAD"
-        self.deadline = deadline
-        self._receive = receive
-        self.send = send
-        self._loop = asyncio.get_running_loop()
-        self._begin: asyncio.Handle | None = None
-        self._waiting: asyncio.Task[None] | None = None
-        self.task = asyncio.current_task(self._loop)
-        self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def direct(self) -> Direct | None:
-        return None
-
-    async def body(self, headers: Mapping[bytes, bytes], limit: int) -> bytes | None:
-        size = headers.get(b"content-length", b"0")
+    async def body(self) -> bytes:
+        limit = self.limits.max_body
+        size = self.headers.get(b"content-length", b"0")
         if not size.isdigit() or len(size) > 20 or int(size) > limit:
-            return None
+            raise self.limits.too_large()
         parts, total = [], 0
         while True:
             message = await self._receive()
@@ -104,22 +141,37 @@ class AsgiRequest:
             parts.append(message.get("body", b""))
             total += len(parts[-1])
             if total > limit:  # before the next piece is waited for: it may never come
-                return None
+                raise self.limits.too_large()
             if not message.get("more_body"):
                 return b"".join(parts) if len(parts) > 1 else parts[0]
 
     async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
-        size = (b"content-length", b"%d" % len(body))
-        await self.send({"type": "http.response.start", "status": status, "headers": [size, *headers]})
-        await self.send({"type": "http.response.body", "body": b"" if self._head_only else body})
+        headers = [(b"content-length", b"%d" % len(body)), *headers]
+        await self._begin(status, headers)
+        await self._send({"type": "http.response.body", "body": b"" if self.scope["method"] == "HEAD" else body})
+
+    def _begin(self, status: int, headers: HeaderList) -> Awaitable[None]:
+        if self.granted:
+            headers = self.with_granted(headers)
+        return self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def begin(self, headers: HeaderList) -> None:
+        await self._begin(200, headers)
+
+    async def send(self, data: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def finish(self) -> None:
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def watch(self, watcher: Watcher, patience: float) -> None:
         # The watch begins only if the handler waits for something: a quick call pays neither for a task nor a timer.
-        self._begin = self._loop.call_soon(self._start, watcher, patience)
+        loop = asyncio.get_running_loop()
+        self._started = [loop.call_soon(self._watch, loop, watcher, patience)]
 
-    def _start(self, watcher: Watcher, patience: float) -> None:
-        self._waiting = self._loop.create_task(self._await_disconnect(watcher))
-        self._timer = self._loop.call_later(patience, watcher.client_waits)
+    def _watch(self, loop: asyncio.AbstractEventLoop, watcher: Watcher, patience: float) -> None:
+        self._started.append(loop.create_task(self._await_disconnect(watcher)))
+        self._started.append(loop.call_later(patience, watcher.client_waits))
 
     async def _await_disconnect(self, watcher: Watcher) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -127,6 +179,5 @@ class AsgiRequest:
         watcher.client_gone()
 
     def unwatch(self) -> None:
-        for started in (self._begin, self._waiting, self._timer):
-            if started is not None:
-                started.cancel()
+        for started in self._started:
+            started.cancel()

@@ -9,8 +9,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from redstart.features.errors import Unwind
-from redstart.protocol.call import Call
+from redstart.protocol.call import Batch, Call
 from redstart.protocol.framing import sse_event
 from redstart.transports.guard import Accepts
 from redstart.transports.request import JSON, JSON_ONLY, HeaderList, HttpRequest
@@ -72,70 +74,42 @@ def give_up(runtime: Runtime, call: Call, why: ProtocolError = STOPPING) -> byte
     return data
 
 
-class Response:
+class Response(Struct, eq=False):
     """The channel of the calls of one POST."""
 
-    __slots__ = (
-        "_accepts",
-        "_batch",
-        "_calls",
-        "_headers",
-        "_keep_alive",
-        "_last",
-        "_left",
-        "_request",
-        "_runtime",
-        "_session",
-        "_stream",
-        "_task",
-        "_writer",
-        "gone",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        request: HttpRequest,
-        accepts: Accepts,
-        keep_alive: float,
-        session: HttpSession | None,
-        headers: HeaderList,
-        left: dict[Response, int],
-    ) -> None:
-        self._runtime = runtime
-        self._request = request
-        self._accepts = accepts
-        self._keep_alive = keep_alive
-        self._session = session
-        self._headers = headers
-        self._left = left
-        self._writer: Writer | None = None
-        self._stream: Stream | None = None
-        self._last: bytes | None = None
-        self.gone = False
+    _runtime: Runtime
+    _request: HttpRequest
+    _accepts: Accepts
+    _calls: list[Call]
+    _session: HttpSession | None
+    _headers: HeaderList
+    _left: dict[Response, int]
+    _writer: Writer | None = None
+    _stream: Stream | None = None
+    _last: bytes | None = None
+    _batch: Batch | None = None
+    gone: bool = False
 
     # ------------------------------------------------------------ the calls
 
-    async def run(self, calls: list[Call]) -> None:
+    async def run(self) -> None:
         """Answer the calls and complete the response."""
-        self._task = self._request.task
-        self._calls = calls
-        call = calls[0]
+        request, calls = self._request, self._calls
+        task, call = request.task, calls[0]
         self._batch = call.batch
-        request = self._request
-        request.watch(self, self._keep_alive)
+        request.watch(self, request.limits.keep_alive)
         data = None
         try:
             if len(calls) == 1:
                 call.channel = self
-                call.run = self._task
+                call.run = task
                 data = await self._runtime.answer(call)
             else:
                 data = await self._answer_batch(calls)
         except asyncio.CancelledError:
-            if any(call.open for call in calls) or self._task is None:
+            if any(call.open for call in calls) or task is None:
                 raise  # the server is being stopped, not the call
-            self._task.uncancel()
+            task.uncancel()
         except Unwind:
             pass  # the server stops, and a thread was told to leave: there is no answer, but an end
         finally:
@@ -199,8 +173,7 @@ class Response:
         return True
 
     def _open_writer(self) -> Writer:
-        request = self._request
-        self._writer = Writer(request.send, self._headers, self._keep_alive, request.direct, request.deadline)
+        self._writer = Writer(self._request, self._headers)
         return self._writer
 
     def _commit(self) -> None:

@@ -16,13 +16,11 @@ from redstart.features.errors import RegistrationError, place
 from redstart.features.results import to_json
 from redstart.features.rules import Rule, names, one_of
 from redstart.schema.callables import is_async
-from redstart.transports.guard import Rejection
-from redstart.transports.request import JSON, HeaderList, HeaderMap, HttpRequest, Scope
+from redstart.transports.request import JSON, HeaderList, HttpRequest, Rejection
 from redstart.wire.jsonrpc import decode
 
 if TYPE_CHECKING:
-    from redstart.server.runtime import Hosted
-    from redstart.transports.http import Endpoint
+    from redstart.server.runtime import Hosted, Runtime
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
@@ -82,38 +80,35 @@ def _refuse(path: str, handler: Callable[..., Any]) -> NoReturn:
     )
 
 
-async def answer_route(endpoint: Endpoint, scope: Scope, headers: HeaderMap, http: HttpRequest) -> Rejection | None:
-    """The answer of the route at this path."""
-    path, root = scope["path"], scope.get("root_path", "").rstrip("/")
+async def answer_route(runtime: Runtime, request: HttpRequest, endpoint: str) -> None:
+    """The answer of the route at this path. `endpoint` is the path of the MCP endpoint."""
+    scope = request.scope
+    method, path, root = scope["method"], scope["path"], scope.get("root_path", "").rstrip("/")
     if root and path.startswith(root + "/"):
         path = path[len(root) :]
-    served = endpoint.runtime.routes.get(path)
+    served = runtime.routes.get(path)
     if served is None:
-        return Rejection(404, f"Nothing is served at this path; the MCP endpoint is {endpoint.path}")
-    method = scope["method"]
+        raise Rejection(404, f"Nothing is served at this path; the MCP endpoint is {endpoint}")
     handler = served.get(method) or (served.get("GET") if method == "HEAD" else None)
     if handler is None:
-        return Rejection(405, f"{method} is not supported here", ((b"allow", ", ".join(served).encode()),))
-    body = await http.body(headers, endpoint.guard.max_body)
-    if body is None:
-        return Rejection(413, f"The body is larger than {endpoint.guard.max_body} bytes")
+        raise Rejection(405, f"{method} is not supported here", (b"allow", ", ".join(served).encode()))
+    body = await request.body()
     query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
-    names = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
     try:
-        value = await _call(endpoint, handler, Request(method, path, query, names, body))
+        value = await _call(runtime, handler, Request(method, path, query, headers, body))
         status, kinds, data = _response(value)
     except Exception as error:
-        text = endpoint.runtime.description.errors.text(error, f"The route {path}")
+        text = runtime.description.errors.text(error, f"The route {path}")
         status, kinds, data = 500, [_TEXT], text.encode()
-    await http.reply(status, data, kinds)
-    return None
+    await request.reply(status, data, kinds)
 
 
-async def _call(endpoint: Endpoint, handler: Callable[..., Any], request: Request) -> Any:
+async def _call(runtime: Runtime, handler: Callable[..., Any], request: Request) -> object:
     given = (request,) if inspect.signature(handler).parameters else ()
     if is_async(handler):
         return await handler(*given)
-    return await endpoint.runtime.pool.run(lambda: handler(*given), {})
+    return await runtime.pool.run(lambda: handler(*given), {})
 
 
 def _response(value: Any) -> tuple[int, HeaderList, bytes]:

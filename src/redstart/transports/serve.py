@@ -124,8 +124,7 @@ def _protocol(app: Endpoint, options: HttpOptions) -> Any:
 
     limits = {
         "deadline": options["body_deadline"],
-        "max_body": app.guard.max_body,
-        "write_deadline": app.write_deadline,
+        "limits": app.limits,
         "backlog": Backlog(options["max_unsent_bytes"]),
     }
     return type("Connection", (Connection,), limits)

@@ -22,6 +22,7 @@ from msgspec import UNSET
 from redstart.protocol.dialect import Session
 from redstart.protocol.link import Link
 from redstart.transports.options import KEPT_BYTES, MAX_SESSIONS, SESSION_IDLE
+from redstart.transports.request import Rejection
 from redstart.transports.stream import EventLog, KeptEvents, Stream
 from redstart.wire.meta import ClientCapabilities, Implementation
 
@@ -94,10 +95,6 @@ class HttpSession:
         ):
             return None
         return stream, int(number)
-
-
-class NoRoom(Exception):
-    """As many sessions as there may be are in use, and somebody waits for each of them."""
 
 
 class Sessions:
@@ -193,7 +190,11 @@ class Sessions:
             if not live.busy:
                 self._let_go(live)
                 return
-        raise NoRoom
+        raise Rejection(
+            503,
+            "As many sessions as this server keeps for one caller, or in all, are in use; end one, or try again later",
+            (b"retry-after", b"30"),
+        )
 
     def _sweep(self) -> None:
         """Let go of sessions that nobody has used for long."""

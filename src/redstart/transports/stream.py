@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import ClassVar, Final
 
 from redstart.protocol.framing import SSE_COMMENT, sse_event, sse_prime
-from redstart.transports.options import KEEP_ALIVE, KEPT_BYTES, WRITE_DEADLINE
-from redstart.transports.request import Direct, HeaderList, HttpRequest, Send
+from redstart.transports.options import KEPT_BYTES
+from redstart.transports.request import HeaderList, HttpRequest
 
 log = logging.getLogger("redstart")
 
@@ -39,20 +39,12 @@ class Writer:
     patience: ClassVar[float] = 10.0
     """Seconds that a client has to read why it was shed, before it is hung up on."""
     __slots__ = (
-        "_blocked", "_bytes", "_deadline", "_direct", "_events", "_idle", "_keep_alive", "_last", "_loop", "_parked",
-        "_pump", "_send", "_timer", "closed", "on_shed", "shed",
+        "_blocked", "_bytes", "_events", "_idle", "_last", "_loop", "_parked", "_pump", "_request", "_timer", "closed",
+        "on_shed", "shed",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        send: Send,
-        headers: HeaderList,
-        keep_alive: float = KEEP_ALIVE,
-        direct: Direct | None = None,
-        deadline: float = WRITE_DEADLINE,
-    ) -> None:
-        self._send = send
-        self._direct = direct
+    def __init__(self, request: HttpRequest, headers: HeaderList) -> None:
+        self._request = request
         self._loop = asyncio.get_running_loop()
         self._parked: asyncio.Future[None] | None = None  # what the pump waits for while there is nothing to do
         self._last = 0.0
@@ -60,8 +52,6 @@ class Writer:
         self._events: deque[bytes] = deque()
         self._bytes = 0
         self._idle = asyncio.Event()
-        self._keep_alive = keep_alive
-        self._deadline = deadline
         self._blocked = 0.0  # since when the client has yet to take what was sent last
         self.closed = False
         self.shed = False
@@ -77,7 +67,7 @@ class Writer:
         if self.closed:
             return
         # With thousands of listeners it counts that nobody is woken, and that nothing new is left behind.
-        if self._parked is not None and not self._events and self._direct is not None and self._direct.write(event):
+        if self._parked is not None and not self._events and self._request.write(event):
             self._last = self._loop.time()
             return
         if self._blocked and (len(self._events) >= MAX_EVENTS or self._bytes >= MAX_BYTES):
@@ -94,8 +84,8 @@ class Writer:
             return
         self._events.append(event)
         self._bytes += len(event)
-        if self._blocked and self._direct is not None:
-            self._direct.hold(len(event))
+        if self._blocked:
+            self._request.hold(len(event))
         self._wake()
 
     def close(self) -> None:
@@ -116,13 +106,13 @@ class Writer:
             self._idle.clear()
             await self._idle.wait()
 
-    async def until_gone(self, request: HttpRequest) -> None:
+    async def until_gone(self) -> None:
         """Wait until the stream ends, or its client goes away."""
-        request.watch(self, self._keep_alive)
+        self._request.watch(self, self._request.limits.keep_alive)
         try:
             await self.finished()
         finally:
-            request.unwatch()
+            self._request.unwatch()
 
     def client_gone(self) -> None:
         self.abort()
@@ -148,27 +138,27 @@ class Writer:
 
     def _beat(self) -> None:
         """A sign of life where there was none for a while. One timer a stream, not one an event."""
-        now = self._loop.time()
+        now, limits = self._loop.time(), self._request.limits
         # Where the connection is ours it has its own deadline, and knows how much the client has taken.
-        if self._direct is None and self._blocked and now - self._blocked > self._deadline:
-            log.warning("a stream was closed: its client has not read for %g s", self._deadline)
+        if not self._request.own_connection and self._blocked and now - self._blocked > limits.write_deadline:
+            log.warning("a stream was closed: its client has not read for %g s", limits.write_deadline)
             self.abort()
             self._pump.cancel()
             self._tell_shed()
             return
-        due = self._last + self._keep_alive - now
+        due = self._last + limits.keep_alive - now
         if due <= 0:
-            due = self._keep_alive
+            due = limits.keep_alive
             if self._parked is not None:
                 self.push(SSE_COMMENT)
         self._timer = self._loop.call_later(due, self._beat)
 
     async def _run(self, headers: HeaderList) -> None:
-        send, events = self._send, self._events
-        self._timer = self._loop.call_later(self._keep_alive, self._beat)
+        request, events = self._request, self._events
+        self._timer = self._loop.call_later(request.limits.keep_alive, self._beat)
         try:
             self._blocked = self._loop.time()
-            await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS + headers})
+            await request.begin(SSE_HEADERS + headers)
             self._blocked = 0.0
             while True:
                 while events:
@@ -176,7 +166,7 @@ class Writer:
                     events.clear()
                     self._bytes = 0
                     self._blocked = self._loop.time()
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
+                    await request.send(data)
                     data = b""  # a stream that is quiet does not keep its last event
                     self._blocked = 0.0
                 self._idle.set()
@@ -186,7 +176,7 @@ class Writer:
                 self._parked = self._loop.create_future()
                 await self._parked
                 self._parked = None
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await request.finish()
         except OSError:  # some servers raise where the client has gone
             self.closed = True
         finally:
