@@ -59,6 +59,14 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/protocol/test_modern.py",
         "tests/transports/test_http.py",
     ),
+    "protocol/framing.py": ("tests/protocol/test_framing.py", "tests/transports/test_stdio.py"),
+    "transports/connection.py": ("tests/transports/test_socket_requests.py", "tests/transports/test_connection.py"),
+    "transports/request.py": ("tests/transports/test_http.py", "tests/transports/test_cors.py"),
+    "transports/response.py": (
+        "tests/transports/test_http.py",
+        "tests/transports/test_sessions.py",
+        "tests/transports/test_stream.py",
+    ),
     "transports/stdio.py": ("tests/transports/test_stdio.py", "tests/transports/test_garbage.py"),
     "transports/guard.py": (
         "tests/transports/test_guard.py",
@@ -101,7 +109,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "features/files.py": ("tests/features/test_files.py",),
     "features/registry.py": ("tests/features/test_lists.py", "tests/features/test_completion.py"),
     "schema/uritemplate.py": ("tests/schema/test_uritemplate.py", "tests/features/test_resources.py"),
-    "server/visible.py": (
+    "execution/visible.py": (
         "tests/server/test_visible.py",
         "tests/server/test_context.py",
         "tests/features/test_subscriptions.py",
@@ -125,7 +133,7 @@ GUARDS = (
     "features/principal.py",
     "server/authenticate.py",
     "features/subscriptions.py",
-    "server/visible.py",
+    "execution/visible.py",
     "schema/uritemplate.py",
 )
 """What decides who may do what: looked at where no module is named."""
