@@ -218,3 +218,43 @@ def test_who_sent_an_event_longest_ago_loses_its_events_first() -> None:
     for stream in (first, second, third):
         stream.end()
     assert [stream.can_resume(0) for stream in (first, second, third)] == [True, False, True]
+
+
+class Line:
+    """A connection of our own: takes what is written at once, while its client is not behind."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.takes = True
+
+    def write(self, body: bytes) -> bool:
+        if self.takes:
+            self.client.body += body
+        return self.takes
+
+    def hold(self, size: int) -> None:
+        """Nothing is counted here."""
+
+
+def test_what_is_written_at_once_overtakes_nothing() -> None:
+    async def test() -> None:
+        client = Client()
+        line = Line(client)
+        writer = Writer(client.send, [], direct=line)
+        writer.push(b"a")  # the head has not been sent
+        await turn()
+        assert client.body == b""
+        client.reads.set()
+        await turn()
+        writer.push(b"b")
+        assert client.body == b"ab"  # at once
+        line.takes = False
+        writer.push(b"c")
+        line.takes = True
+        writer.push(b"d")
+        writer.close()
+        await writer.finished()
+        assert client.body == b"abcd"
+        assert client.ended
+
+    run(test())
