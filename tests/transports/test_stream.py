@@ -24,11 +24,11 @@ class Client:
         self.ended = False
 
     def open_stream(self) -> Writer:
-        async def receive() -> dict[str, Any]:
-            await asyncio.Event().wait()
-            return {"type": "http.disconnect"}
+        return Writer(AsgiRequest({"method": "GET"}, {}, Limits(), _receive=self.receive, _send=self.send), [])
 
-        return Writer(AsgiRequest({"method": "GET"}, {}, Limits(), _receive=receive, _send=self.send), [])
+    async def receive(self) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
 
     async def send(self, message: Any) -> None:
         await self.reads.wait()
@@ -220,27 +220,23 @@ def test_who_sent_an_event_longest_ago_loses_its_events_first() -> None:
     assert [stream.can_resume(0) for stream in (first, second, third)] == [True, False, True]
 
 
-class Line:
-    """A connection of our own: takes what is written at once, while its client is not behind."""
+class Line(AsgiRequest, eq=False, kw_only=True):
+    """A connection that takes what is written at once, while its client is not behind."""
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self.takes = True
+    client: Client
+    takes: bool = True
 
-    def write(self, body: bytes) -> bool:
+    def write(self, data: bytes) -> bool:
         if self.takes:
-            self.client.body += body
+            self.client.body += data
         return self.takes
-
-    def hold(self, size: int) -> None:
-        """Nothing is counted here."""
 
 
 def test_what_is_written_at_once_overtakes_nothing() -> None:
     async def test() -> None:
         client = Client()
-        line = Line(client)
-        writer = Writer(client.send, [], direct=line)
+        line = Line({"method": "GET"}, {}, Limits(), _receive=client.receive, _send=client.send, client=client)
+        writer = Writer(line, [])
         writer.push(b"a")  # the head has not been sent
         await turn()
         assert client.body == b""
