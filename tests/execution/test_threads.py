@@ -171,7 +171,7 @@ def test_a_thread_that_waits_for_the_loop_gives_its_place_back() -> None:
         assert await pool.run(lambda: "other", {}) == "other"
         answered.set()
         value: str = await asking
-        await until(lambda: pool.counts[:2] == (1, 0))
+        await until(lambda: (pool.counts.threads, pool.counts.away) == (1, 0))
         return value
 
     assert run(script, size=1) == "answered"

@@ -158,7 +158,8 @@ def test_a_call_that_ends_ends_what_its_thread_waits_for() -> None:
         await began.wait()
         peer.cancel(id)
         await until(lambda: len(ended) == 2)
-        await until(lambda: server.runtime.pool.counts[1:] == (0, 0))
+        pool = server.runtime.pool
+        await until(lambda: pool.counts.away == pool.counts.lost == 0)
 
     soon(server, script)
     assert ended == ["inner", "outer"]

@@ -17,7 +17,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from redstart.features.registry import Arguments, Function
 
@@ -30,7 +32,7 @@ LOOK_AGAIN: Final = 0.05
 """Seconds until the pool looks again whether a job waits, when no more threads are allowed."""
 
 
-class Counts(NamedTuple):
+class Counts(Struct, frozen=True):
     """The threads of a pool."""
 
     threads: int = 0

@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -84,7 +84,7 @@ def _is_unique(values: Sequence[object], wanted: bool) -> bool:
     return not wanted or len(set(values)) == len(values)
 
 
-class Constraint(NamedTuple):
+class Constraint(msgspec.Struct, frozen=True):
     """What one constraint means: whether a value fits a bound, and the words for it."""
 
     fits: Callable[[Any, Any], bool]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT, UNSET, Raw, Struct
@@ -29,7 +29,7 @@ class InvalidShape(TypeError):
     """A field of a shape has a value that its clients cannot read."""
 
 
-class _Rule(NamedTuple):
+class _Rule(Struct, frozen=True):
     name: str
     kind: Any
     words: str
