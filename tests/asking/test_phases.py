@@ -28,6 +28,6 @@ def test_only_a_restart_takes_a_result_back() -> None:
     assert reached(Phase.CONCLUDED, Signal.FAILED, Signal.RESTARTED) == {Phase.CONCLUDED}
 
 
-def test_a_run_that_was_told_to_end_goes_on_only_if_it_is_overruled_or_restarted() -> None:
+def test_a_run_that_was_told_to_end_goes_on_only_if_it_times_out_or_is_restarted() -> None:
     for phase in (Phase.ENDING, Phase.LEAVING):
-        assert not reached(phase, Signal.OVERRULED, Signal.RESTARTED) & set(GOING_ON)
+        assert not reached(phase, Signal.TIMED_OUT, Signal.RESTARTED) & set(GOING_ON)

@@ -21,15 +21,15 @@ T = TypeVar("T")
 LISTINGS: Final[tuple[str, ...]] = ("oneOf", "anyOf", "enum", "const")
 """The ways to list choices."""
 MAX_CHOICES: Final = 1_000
-"""Of a list that a handler gives: nobody can choose from more, and to make them takes the time of all others."""
+"""The limit for a list that a handler gives: users cannot choose from more, and compiling more blocks the loop."""
 
 
 class FormError(TypeError):
-    """A form that no client could be asked to fill in; the message names the field."""
+    """A form that clients cannot show; the message names the field."""
 
 
 class Option(NamedTuple):
-    """One choice: its form on the wire, its words, and the value it stands for."""
+    """One choice: its form on the wire, its title, and the value that it stands for."""
 
     wire: object
     title: str
@@ -38,7 +38,7 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[T]):
-    """One of several answers to choose from: any value, and the words that the user sees.
+    """One of several answers to choose from: any value, and the title that the user sees.
 
     >>> Choice("eu-west", "Europe (Ireland)").title
     'Europe (Ireland)'
@@ -85,7 +85,7 @@ class Choices(SchemaMarker):
         listed = [{"const": value, "title": title or text_of(value)} for value, title in map(_pair, choices)]
         self.json_schema_extra = {"oneOf": listed}
         self.one_of = tuple(choice["const"] for choice in listed)
-        """What the checks of arguments read."""
+        """The values that are allowed, for the validation of arguments."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: Callable[[object], object]) -> Schema:
         check = {"type": "no-info", "function": self._check}
@@ -105,7 +105,7 @@ def _choice(label: str, value: object) -> object:
 
 
 def _pair(choice: object) -> tuple[object, str]:
-    """The value of a choice, and the words for it, which may be none."""
+    """The value of a choice, and its title, which may be empty."""
     if isinstance(choice, Choice):
         return choice.value, choice.title
     if isinstance(choice, enum.Enum):
@@ -116,10 +116,10 @@ def _pair(choice: object) -> tuple[object, str]:
 
 
 def options_from(choices: Sequence[object]) -> tuple[list[Option], list[object]]:
-    """The choices that a handler lists, and their values: these may be anything, so an option knows its place only."""
+    """The choices that a handler lists, and their values. A value may be any object, so an option has its index."""
     if not choices:
         raise FormError("there is nothing to choose from: the list of choices is empty")
-    if choices[MAX_CHOICES : MAX_CHOICES + 1]:  # len() of a range may be more than it can say
+    if choices[MAX_CHOICES : MAX_CHOICES + 1]:  # len() fails for a very long range
         raise FormError(f"there are more than {MAX_CHOICES:,} choices, too many for a form: ask for a text or a number")
     pairs = [_pair(choice) for choice in choices]
     wires = [text_of(value.value if isinstance(value, enum.Enum) else value) for value, _ in pairs]
@@ -128,7 +128,7 @@ def options_from(choices: Sequence[object]) -> tuple[list[Option], list[object]]
 
 
 def options_of(name: str, schema: Mapping[str, object]) -> list[Option]:
-    """The choices that a schema lists, in whichever of its ways."""
+    """The choices that a schema lists, by one of the keywords in LISTINGS."""
     where = f'the field "{name}"'
     way = next(word for word in LISTINGS if word in schema)
     listed = [schema["const"]] if way == "const" else schema[way]
@@ -153,7 +153,7 @@ def options_of(name: str, schema: Mapping[str, object]) -> list[Option]:
 
 
 def refuse_alike(name: str, options: Sequence[Option]) -> None:
-    """No two choices may look the same to a client."""
+    """Refuse choices that look the same to a client."""
     wires = Counter(text_of(option.wire) for option in options)
     if same := [show(wire) for wire, count in wires.items() if count > 1]:
         raise FormError(f'the field "{name}" has choices that look the same: {", ".join(same)}')

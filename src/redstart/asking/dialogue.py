@@ -49,14 +49,14 @@ Handler = Callable[[Call], Awaitable[Outcome]]
 Batch = list[tuple[Question[object], asyncio.Future[Any]]]
 
 TRIES: Final = 2
-"""How often a handshake client is asked one question before a bad answer counts as none."""
+"""How often a handshake client is asked one question; if the last answer is not valid, there is no answer."""
 
 SWALLOWED: Final = (
     "The handler went on after a question that ends its run: somewhere it catches BaseException (or a bare `except:`) "
     "around ctx.elicit, ctx.ask, … Catch Exception instead, or re-raise."
 )
 AFTERWARDS: Final = 60.0
-"""Seconds that the store keeps a record longer than the state that it belongs to."""
+"""Seconds that the store keeps a record after the state that it belongs to has expired."""
 
 
 class Phase(StrEnum):
@@ -77,7 +77,7 @@ class Signal(StrEnum):
     RAISED = "the end of the run is raised in the handler's own code"
     RETURNED = "the handler has returned to middleware"
     REPEATED = "middleware runs the handler once more"
-    OVERRULED = "the handler has no time left: its question is not asked"
+    TIMED_OUT = "the handler has no time left: its question is not asked"
     CONCLUDED = "the result of the call is made"
     FAILED = "an error ends the call, even if the handler catches it"
     RESTARTED = "the answers are there, and the handler runs from its first line"
@@ -91,8 +91,8 @@ NEXT: Final[dict[tuple[Phase, Signal], Phase]] = {
     (Phase.RETURNED, Signal.RAISED): Phase.LEAVING,
     (Phase.RETURNED, Signal.REPEATED): Phase.RUNNING,
     (Phase.ENDING, Signal.RAISED): Phase.LEAVING,
-    (Phase.ENDING, Signal.OVERRULED): Phase.RUNNING,
-    (Phase.LEAVING, Signal.OVERRULED): Phase.RUNNING,
+    (Phase.ENDING, Signal.TIMED_OUT): Phase.RUNNING,
+    (Phase.LEAVING, Signal.TIMED_OUT): Phase.RUNNING,
     (Phase.CONCLUDED, Signal.RESTARTED): Phase.RUNNING,
     **{(phase, Signal.CONCLUDED): Phase.CONCLUDED for phase in Phase if phase is not Phase.BROKEN},
     **{(phase, Signal.FAILED): Phase.BROKEN for phase in Phase},
@@ -102,16 +102,16 @@ GOING_ON: Final = (Phase.RUNNING, Phase.RETURNED)
 
 
 class Dialogue(Struct, eq=False):
-    """What one call has asked and got. It lives on the loop's thread."""
+    """The questions and answers of one call. Used on the thread of the loop only."""
 
     call: Call
     memory: Memory
     shared: Asking
     once: str = ""
-    """The name of the state that this round came with, if it is for one use and not used up yet."""
+    """The name of the state that came with this round, if the state is for one use and has not been used yet."""
     phase: Phase = Phase.RUNNING
     ended: bool = False
-    """Whether the phase is one in which the handler is to ask nothing more."""
+    """Whether the handler must not ask any more in this phase."""
     error: ProtocolError | None = None
     """Why the dialogue is broken."""
     steps: Steps | None = None
@@ -120,7 +120,7 @@ class Dialogue(Struct, eq=False):
     cancelled: asyncio.Task[object] | None = None
     """The task that was cancelled to end the run."""
     waiting: dict[asyncio.Future[Any], Pending | None] = {}
-    """What somebody waits for, and the question at the client that it is the answer to."""
+    """The answers that are awaited; in the handshake era with the request that was sent for it."""
     names: set[str] = set()
     """The names of the questions of this run."""
     count: int = 0
@@ -149,20 +149,20 @@ class Dialogue(Struct, eq=False):
         self.memory.unread = set(self.memory.answers)
 
     def fail(self, code: int, text: str, advice: str = "") -> ProtocolError:
-        """The error that ends the call, even if the handler catches it. The log gets the advice too."""
+        """The error that ends the call, even if the handler catches it. `advice` is added in the log."""
         if code == INTERNAL_ERROR:
             log.error("%s: %s", self.shared.place(self.call), f"{text} {advice}".rstrip())
         self.signal(Signal.FAILED)
         self.error = ProtocolError(code, text)
         return self.error
 
-    def take_back(self) -> None:
-        """The run has ended: the cancellation that was to end it has done its work."""
+    def uncancel_run(self) -> None:
+        """The run has ended, so the cancellation that ended it no longer counts."""
         task, self.cancelled = self.cancelled, None
         if task is not None:
             task.uncancel()
 
-    # ------------------------------------------------------------ what other packages may know
+    # ------------------------------------------------------------ what other packages use (`CallDialogue`)
 
     @property
     def replaying(self) -> bool:
@@ -190,12 +190,12 @@ class Dialogue(Struct, eq=False):
         if self.steps is not None:
             await self.steps.settled()
 
-    def overrule(self) -> None:
-        self.signal(Signal.OVERRULED)
-        self.take_back()
+    def time_out(self) -> None:
+        self.signal(Signal.TIMED_OUT)
+        self.uncancel_run()
 
     def close(self) -> None:
-        """Questions at the client are taken back now: the stream may be about to end."""
+        """Withdraw the questions that the client has not answered, while the stream is still open."""
         waiting, self.waiting = self.waiting, {}
         for future, pending in waiting.items():
             if pending is not None and not future.done():
@@ -205,14 +205,14 @@ class Dialogue(Struct, eq=False):
     # ------------------------------------------------------------ names
 
     async def begin_step(self, key: str) -> tuple[Steps, str, bytes | None]:
-        """The steps of this dialogue, the key as it knows it, and the recorded result if there is one."""
+        """The steps of this dialogue, the full key, and the recorded result if there is one."""
         if self.steps is None:
             self.steps = Steps(self, self.shared.steps)
         key = _checked_key(key)
         return self.steps, key, await self.steps.begin(key)
 
     def _identify(self, question: Question[object]) -> None:
-        """Give a question its name on the wire, if it can be asked here."""
+        """Give a question its name on the wire; refuse a question that cannot be asked here."""
         if not self.call.method.may_ask:
             raise RuntimeError(f"{self.call.method.name} cannot ask: only tools, prompts and resources can")
         if step := inside.get():
@@ -234,13 +234,13 @@ class Dialogue(Struct, eq=False):
     # ------------------------------------------------------------ questions as requests
 
     async def ask(self, question: Question[A]) -> A:
-        """The answer to `question`, which is a request to the client."""
+        """Send `question` as a request to the client, and return its answer."""
         self._identify(question)
         with off_the_clock():
             async with stepped_out():
                 record = self.memory.answers.get(question.name)
                 if record is not None and record.asked.digest == question.digest:
-                    return question.read(record.result)  # middleware runs the handler once more
+                    return question.read(record.result)  # it was asked before: middleware runs the handler once more
                 result, answer = await self.request(question)
                 if isinstance(answer, Unanswered):
                     raise answer
@@ -249,11 +249,11 @@ class Dialogue(Struct, eq=False):
                 return answer
 
     async def ask_all(self, questions: Mapping[str, Question[Answer[A]]]) -> dict[str, A]:
-        """The values that the user gives, one question after the other: most clients show one form at a time."""
+        """The values that the user gives. The questions are asked in turn: most clients show one form at a time."""
         return {name: value_of(await self.ask(question), question.message) for name, question in questions.items()}
 
     async def request(self, question: Question[A]) -> tuple[object, A | Unanswered]:
-        """The client's result and what it means, or what stands for no answer."""
+        """The client's result and its meaning, or the values for a question without an answer."""
         if not getattr(self.call.channel, "can_ask", True):
             raise no_stream(question)
         if self.call.session is not None and not self.call.session.initialized and not await self._initialized():
@@ -269,12 +269,12 @@ class Dialogue(Struct, eq=False):
                 if not bad.content:
                     break
                 question.problem = str(bad)
-            except DecodeError as error:  # such as a number that no machine can hold
+            except DecodeError as error:  # such as a number that is too large
                 question.problem = f"This could not be read: {error}."
         return _no_answer(question, None)
 
     async def _initialized(self) -> bool:
-        """Whether the client says in time that it is initialized. The spec: before that it is asked nothing."""
+        """Wait until the client is initialized; False after a time-out. The spec allows no question before that."""
         initialized = asyncio.Event()
         listeners = self.call.link.on_initialized
         listeners.append(initialized.set)
@@ -309,7 +309,7 @@ class Dialogue(Struct, eq=False):
                 self._withdraw(pending)
 
     def _withdraw(self, pending: Pending) -> None:
-        """Take a question back: the form on the user's screen may close, also if the client has given up the call."""
+        """Withdraw a question, so that the client can close its form, even if the client has cancelled the call."""
         data = self.call.link.withdraw(pending)
         if self.call.session is self.call.link.session:  # a new session of the same client does not know the question
             self.call.channel.send(data)
@@ -319,7 +319,7 @@ class ReplayedDialogue(Dialogue):
     """A dialogue whose answers come with the next request: a question without an answer ends the run."""
 
     async def ask(self, question: Question[A]) -> A:
-        """The recorded answer to `question`. If there is none, this is the end of the run."""
+        """The recorded answer to `question`. A question without an answer ends the run."""
         self._identify(question)
         if self.ended:
             await asyncio.sleep(0)  # a handler that catches the end of its run must not block the loop
@@ -347,15 +347,15 @@ class ReplayedDialogue(Dialogue):
         }
 
     def _in_own_task(self) -> bool:
-        """Whether the task of the call itself runs now, and none beside it.
+        """Whether the code that runs now is in the task of the call, and not in a task that the handler started.
 
-        Without its argument `current_task` would look for the loop, which on Python 3.11 is a system call.
+        `current_task` without an argument looks for the loop, which on Python 3.11 is a system call.
         """
         run = self.call.run
         return run is not None and current_task(run.get_loop()) is run
 
     async def _ask_in_this_turn(self, question: Question[A]) -> A:
-        """The answer to a question that others may join, in this turn of the loop."""
+        """The answer to a question that makes one round with the other questions of this turn of the loop."""
         loop = asyncio.get_running_loop()
         if self.batch is None:
             self.batch = []
@@ -378,9 +378,9 @@ class ReplayedDialogue(Dialogue):
         for question, _ in batch:
             try:
                 outcomes.append(self._recall(question, self.memory.answers.get(question.name)))
-            except Unanswered as nothing:  # to this question
-                outcomes.append(nothing)
-            except Exception as error:  # the whole round is at fault
+            except Unanswered as unanswered:  # it concerns this question only
+                outcomes.append(unanswered)
+            except Exception as error:  # it concerns the whole round
                 for _, future in batch:
                     future.set_exception(error)
                 return
@@ -412,7 +412,7 @@ class ReplayedDialogue(Dialogue):
         try:
             return question.read(record.result)
         except BadAnswer as bad:
-            if not bad.content:  # no user can have said this: it is a mistake of the client
+            if not bad.content:  # the form of the answer is wrong, so the mistake is the client's and not the user's
                 raise self.fail(INVALID_PARAMS, f"inputResponses[{name!r}]: {bad}") from None
             question.problem = str(bad)
             del memory.answers[name]
@@ -422,8 +422,8 @@ class ReplayedDialogue(Dialogue):
     def _end_run(self, batch: Batch) -> None:
         """End the run: `async def` handlers are cancelled, threads get an exception.
 
-        What waits for the answers is cancelled too: a cancellation may be lost on its way through the handler (as in
-        the `wait_for` of Python 3.11), and then this is what the handler waits for next.
+        The answers that are awaited are cancelled too: a handler may lose the cancellation of its task (as in the
+        `wait_for` of Python 3.11), and then goes on to wait for its answer.
         """
         self.signal(Signal.ENDED)
         task = self.call.run
@@ -440,7 +440,7 @@ class ReplayedDialogue(Dialogue):
 class Asking:
     """What the dialogues of one server share, and how a call that asks is run.
 
-    `Runtime.answer` comes here where something unusual happened; a call that never asks does not.
+    `Runtime.answer` uses it only for calls that ask or bring answers.
     """
 
     def __init__(
@@ -484,7 +484,7 @@ class Asking:
             dialogue = kind(call, Memory(), self)
             if call.open:
                 call.dialogue = dialogue
-            elif kind is ReplayedDialogue:  # a task that the call has left behind asks: nobody can answer
+            elif kind is ReplayedDialogue:  # the call has ended, and a task that it started asks: there is no answer
                 dialogue.signal(Signal.ENDED)
         assert isinstance(dialogue, Dialogue)
         return dialogue
@@ -512,7 +512,7 @@ class Asking:
         return isinstance(answer, Accepted) and answer.data is True
 
     def run(self, call: Call, handler: Handler, rehearse: bool) -> Awaitable[Outcome]:
-        """Run a call that brings answers. `rehearse` runs those of the handshake era by replay too."""
+        """Run a call that brings answers. With `rehearse`, calls of the handshake era are replayed too."""
         if call.dialect.modern:
             memory, once = open_state(self._keys, self._server, call)
             if memory.unsealed and self._is_single_use(call):
@@ -527,7 +527,7 @@ class Asking:
     async def _rehearse(self, call: Call, handler: Handler) -> Outcome:
         """Run a handshake call as the modern era would: each answer runs the handler again from its first line.
 
-        For tests: a handler that does not repeat itself is found on the first day.
+        For tests: it finds handlers that do not ask the same questions when they run again.
         """
         dialogue = call.dialogue = ReplayedDialogue(call, Memory(), self)
         while True:
@@ -543,7 +543,7 @@ class Asking:
             dialogue.restart()
 
     def inside_middleware(self, dispatch: Handler) -> Handler:
-        """The handlers as middleware sees them: a question ends a call as a result, not as a cancellation."""
+        """`dispatch` for use inside of middleware: a question ends it with a result, not with a cancellation."""
         self._behind_middleware = True
 
         async def answer(call: Call) -> Outcome:
@@ -556,7 +556,7 @@ class Asking:
                     result = await dispatch(call)
                 if call.dialogue is not None and call.dialogue.ended:
                     result = await self.conclude(call, result)
-                return result  # otherwise middleware itself may go on to ask
+                return result  # not concluded: middleware may still ask
             except (asyncio.CancelledError, Unwind, BaseExceptionGroup, UrlElicitationRequired) as error:
                 return await self.end(call, error)
             finally:
@@ -577,10 +577,10 @@ class Asking:
         if dialogue.error is not None:
             raise dialogue.error
         if dialogue.ended:
-            dialogue.take_back()
-            if dialogue.phase is Phase.ENDING:  # a branch of the handler failed in the turn in which another one asked
+            dialogue.uncancel_run()
+            if dialogue.phase is Phase.ENDING:  # one task of the handler failed when another one asked
                 return await self._input_required(dialogue)
-            if not getattr(result, "is_error", False):  # an error on the way out is a result
+            if not getattr(result, "is_error", False):  # a handler may fail while its run ends
                 log.error("%s: %s", self.place(call), SWALLOWED)
                 raise ProtocolError(INTERNAL_ERROR, SWALLOWED)
             dialogue.signal(Signal.CONCLUDED)
@@ -602,8 +602,8 @@ class Asking:
                 if dialogue.error is not None:
                     raise dialogue.error
                 if dialogue.cancelled is not None:
-                    dialogue.take_back()
-                stopped = task is not None and task.cancelling()  # by somebody else than a question
+                    dialogue.uncancel_run()
+                stopped = task is not None and task.cancelling()  # not by a question
                 ours = isinstance(error, asyncio.CancelledError) or _ends_a_run(error)
                 if dialogue.ended and ours and not stopped:
                     return await self._input_required(dialogue)
@@ -613,10 +613,10 @@ class Asking:
                 raise RuntimeError("something that the handler waited for was cancelled") from error
             raise error
         finally:
-            del error  # its traceback knows this frame: a cycle would keep the whole call
+            del error  # its traceback refers to this frame: a reference cycle would keep the whole call in memory
 
     async def _must_visit(self, call: Call, error: UrlElicitationRequired) -> Outcome:
-        """A handler needs its user to go to a web page first: said in the way of the dialect."""
+        """The result of a handler that needs its user to visit a web page first, in the form of the dialect."""
         if call.dialect.url_required and call.capabilities.has("elicitation.url"):
             raise error
         if not call.dialect.modern:
@@ -643,7 +643,7 @@ class Asking:
             params = question.worded() if question.problem else question.params
             requests[question.name] = {"method": question.method, "params": params}
         result = InputRequired(result_type="input_required", input_requests=requests)
-        if not call.dialect.modern:  # a rehearsal goes on by itself
+        if not call.dialect.modern:  # a rehearsal asks the client and goes on without a state
             return result
         if dialogue.steps is not None and not self._keys.secret:
             await dialogue.steps.keep_all()
@@ -663,10 +663,10 @@ class Asking:
 
 
 def _checked_key(key: object) -> str:
-    """The key of a question or step as this call knows it."""
+    """The full key of a question or step: with the scope of its handler."""
     if not key or not isinstance(key, str):
         raise ValueError(f"the key of a question or step is a name, not {key!r}")
-    return scoped(str.__str__(key))  # also of an Enum whose members are text
+    return scoped(str.__str__(key))  # a plain str, because it may be a member of a StrEnum
 
 
 def _ends_a_run(error: BaseException) -> bool:
@@ -677,7 +677,7 @@ def _ends_a_run(error: BaseException) -> bool:
 
 
 def _no_answer(question: Question[A], error: ProtocolError | None) -> tuple[object, A | Unanswered]:
-    """The result and the answer that are used when the client gives none: a user has cancelled the question."""
+    """The result and the answer that are used when the client gives none, as if the user had cancelled."""
     if question.method == "elicitation/create":
         return CANCEL, question.read(CANCEL)
     reason = f": {error.message}" if error is not None else ""
@@ -695,7 +695,7 @@ def _divergence(before: Asked, now: Question[object]) -> str:
 
 
 def _in_words(call: Call, text: str) -> ToolResult:
-    """A failure as the model may read it; where there is no model, an error for the client."""
+    """A failure as a tool result for the model; for prompts and resources, a protocol error."""
     if call.method.name != "tools/call":
         raise ProtocolError(INTERNAL_ERROR, text)
     return ToolError(text).result()

@@ -1,7 +1,7 @@
 """One field of a form: a node that reads the answer, and its schema on the wire, old and new.
 
-A form written by hand, as a JSON Schema, is read here too: what no client could show is refused at once, by field and
-keyword.  Must not know: Python types, dialects, messages.
+A form written by hand, as a JSON Schema, is read here too. What clients cannot show is refused with the name of its
+field and keyword.  Must not know: Python types, dialects, messages.
 Spec: /specification/2026-07-28/schema, PrimitiveSchemaDefinition.
 """
 
@@ -40,11 +40,11 @@ SCALARS: Final = ("string", "integer", "number", "boolean")
 BOUNDS: Final = ("minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems")
 CHOICES: Final = ("enum", "enumNames", "oneOf", "const")
 SENT: Final = ("type", *WORDS, *BOUNDS, *CHOICES, "items", "default")
-"""What the spec lets a form say; the rest is checked by us and not sent."""
+"""The keywords that the spec has for a form. Other keywords are checked here, but not sent to the client."""
 SECRETS: Final = frozenset(
     {"password", "passwd", "passphrase", "secret", "token", "apikey", "accesstoken", "privatekey"}
 )
-"""The names of secrets, without the ways to write them: api_key, apiKey, API-Key."""
+"""The names of secrets, in lower case and without separators: api_key, apiKey and API-Key are the same."""
 
 
 def _number(value: object) -> int | float:
@@ -92,7 +92,7 @@ class FormField(msgspec.Struct, frozen=True):
     options: Sequence[Option]
     nullable: bool
     blank: bool
-    """Whether an empty text says that there is no answer: a client's text box cannot say it in another way."""
+    """Whether an empty text means that there is no answer: a text box has no other way to leave a field out."""
 
     @property
     def name(self) -> str:
@@ -138,7 +138,7 @@ def make_field(
     else:
         node = ScalarNode(KIND_OF[kind], constraints)
     plain = kind == "string" and "format" not in schema and "contentEncoding" not in schema and not options
-    # In place of a list that is required, an empty text says that none was chosen.
+    # An empty text for a list that is required means that nothing was chosen.
     blank = not (required if many else plain or any(option.wire == "" for option in options))
     return FormField(Slot(name, name, node, required), _sent(kind, schema), options, nullable, blank)
 
@@ -155,7 +155,7 @@ def _constraints(name: str, schema: Mapping[str, Any], family: str, checks: Iter
 
 
 def _sent(kind: str, schema: Mapping[str, Any]) -> Schema:
-    """What a client gets of a field's schema: the keywords that the spec has for one of this type."""
+    """The schema of a field as the client gets it: with the keywords that the spec has for this type."""
     wire = {key: schema[key] for key in SENT if key in schema}
     if schema.get("format") in FORMATS:
         wire["format"] = schema["format"]
@@ -179,7 +179,7 @@ def refuse_secret(name: str, schema: Mapping[str, Any]) -> None:
 
 
 def warn_of_secrets(form: str, fields: Iterable[FormField]) -> None:
-    """Say in the log which fields look like secrets: a name proves nothing, so they are not refused."""
+    """Log a warning for fields that look like secrets. They are not refused, because the name alone proves nothing."""
     for field in fields:
         name = field.name.casefold().replace("_", "").replace("-", "")
         if name in SECRETS and field.wire["type"] == "string" and not field.options and "format" not in field.wire:
@@ -204,7 +204,7 @@ FITTING: Final[dict[str, frozenset[str | None]]] = {
     "array": frozenset({*FAMILIES["choices"].values(), "items"}),
 }
 EXACT: Final = 2**53
-"""Below this a float stands for one integer only."""
+"""Up to this number each integer has a float of its own."""
 VALUED: Final = ("default", "const", "enum", "oneOf", "items")
 FLAGGED: Final = (lambda value: isinstance(value, bool), "true or false")
 FORM_NEEDS: Final[Needs] = {
@@ -277,7 +277,7 @@ def _raw_options(name: str, where: str, listing: Schema, *, many: bool) -> list[
 
 
 def _whole(schema: Schema) -> Schema:
-    """The schema with 1 for 1.0 wherever an integer is meant: not every client knows that they are the same."""
+    """The schema with 1 for 1.0 where an integer is meant: some clients do not treat them as the same."""
     items = schema.get("items")
     listing = items if isinstance(items, dict) else schema
     counts = [word for word in BOUNDS if word not in ("minimum", "maximum")]

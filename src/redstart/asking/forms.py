@@ -38,7 +38,7 @@ ANSWER: Final = "answer"
 """The name of the one field of a form for a bare `str`, `int`, choice …"""
 SAID_CHARS: Final = 200
 TYPING: Final = ("typing", "types", "typing_extensions")
-"""Where annotations come from that are not classes."""
+"""The modules of annotations that are not classes."""
 Build = Callable[[dict[str, Any]], object]
 
 
@@ -60,9 +60,9 @@ class Form:
         self.raw = raw
         self._record = RecordNode("", None, dict, [field.slot for field in fields])
         self._build = build
-        self._root = root  # the field that all of the value is in, if it is one
+        self._root = root  # the name of the one field of a bare type
         self.exact = exact
-        """The type of values that need no reading: the one field is the answer."""
+        """The type of an answer that needs no further reading, in a form with one field."""
         self._tails: dict[bool, tuple[bytes, int]] = {}
 
     def schema(self, titled: bool) -> Schema:
@@ -83,7 +83,7 @@ class Form:
         return Raw(b'{"message":' + words + made[0]), crc32(words, made[1])
 
     def read(self, content: dict[str, Any]) -> Any:
-        """The value that a client's content stands for, or a ShapeError that names what is wrong with it."""
+        """The value for a client's content; ShapeError says what is wrong with it."""
         answer = content.get(ANSWER)
         if type(answer) is self.exact:
             return answer
@@ -107,7 +107,7 @@ class Form:
 
 
 def _placed(problem: Problem, root: str) -> Problem:
-    """The problem of a value, in the words of a form: of one field, or of all of them together."""
+    """The problem of a value as a problem of one field, or of the whole form."""
     words = cut(" ".join(problem.expected.split()), SAID_CHARS)
     if root or problem.path:
         return msgspec.structs.replace(problem, path=root + problem.path, expected=words)
@@ -115,11 +115,11 @@ def _placed(problem: Problem, root: str) -> Problem:
 
 
 def _reason(error: Exception) -> str:
-    """What an error says, for people: a ValueError is written for them, any other needs its name."""
+    """The text of an error. A ValueError is written for people; other errors are named too."""
     name = type(error).__name__
     try:
         text = str(error)
-    except Exception:  # even that is the user's code
+    except Exception:  # `__str__` may be the user's code
         return name
     return text if text and isinstance(error, ValueError) else f"{name}: {text}".removesuffix(": ")
 
@@ -159,7 +159,7 @@ def compile_form(schema: object) -> Form:
 CONFIRM: Final = Form(
     [make_field(ANSWER, {"type": "boolean", "default": False}, required=True)], itemgetter(ANSWER), exact=bool
 )
-"""A yes or no. The default lets a user submit the form without touching its box."""
+"""A yes or no. With the default a user can submit the form without touching its box."""
 
 
 class FormQuestion(Question[Answer[Any]], kw_only=True):
@@ -197,7 +197,7 @@ def form_question(call: Call, message: str, schema: object, key: str | None = No
     if type(modes) is not dict or type(modes.get("form") if modes else modes) is not dict:
         check_client(call, [FormQuestion.need], message)  # nearly every client declares {} or {"form": {}}
     titled = call.dialect.titled_choices
-    constant = (type(schema) is type or _is_itself(schema)) and len(message) <= SAID_CHARS  # as nearly always
+    constant = (type(schema) is type or _is_itself(schema)) and len(message) <= SAID_CHARS  # the usual case
     form, params, digest = (_kept if constant else _elicitation)(message, schema, titled)
     return FormQuestion(message, key, params, digest, form=form, titled=titled)
 
@@ -211,11 +211,11 @@ def _elicitation(message: str, schema: object, titled: bool) -> tuple[Form, Raw,
 _kept = lru_cache(256)(_elicitation)
 
 
-# ---------------------------------------------------------------- what a form is remembered by
+# ---------------------------------------------------------------- the keys of the cache of forms
 
 
 def _is_itself(schema: object) -> bool:
-    """Whether it is a class that equals no other: a metaclass may see that differently."""
+    """Whether `schema` is a class that is equal to itself only; a metaclass may define another equality."""
     kind: Any = type(schema)
     plain = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
     return kind is type or (isinstance(schema, type) and plain)
@@ -227,12 +227,12 @@ def _is_annotation(schema: object) -> bool:
 
 
 class _FormKey:
-    """An annotation, told from all others: to Python Literal["a", "b"] equals Literal["b", "a"], to a reader not."""
+    """The key of an annotation in the cache. `==` does not do: Literal["a", "b"] == Literal["b", "a"]."""
 
     __slots__ = ("_hash", "_parts", "annotation")
 
     def __init__(self, annotation: object) -> None:
-        self.annotation = annotation  # while it is here, no other class gets the id of one of its classes
+        self.annotation = annotation  # keeps its classes alive, so that their ids stay theirs
         self._parts = _parts(annotation)
         self._hash = hash(self._parts)
 
@@ -244,7 +244,7 @@ class _FormKey:
 
 
 def _parts(annotation: object) -> object:
-    """A class is only itself, arguments have an order, and 1 is not True."""
+    """The parts that make an annotation unique: classes by id, arguments in order, values with their types."""
     if isinstance(annotation, type):
         return id(annotation)
     if arguments := get_args(annotation):
@@ -348,7 +348,7 @@ def _as_text(schema: Schema, options: list[Option], *, many: bool) -> Schema:
 
 
 def _default(name: str, options: list[Option], default: object) -> object:
-    """The default in the words of the wire."""
+    """The default as it is sent."""
     if isinstance(default, list):
         return [_default(name, options, one) for one in default]
     if any(option.wire == text_of(default) for option in options):

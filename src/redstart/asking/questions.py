@@ -190,7 +190,7 @@ def visit_question(call: Call, url: str, message: str) -> VisitQuestion:
 
 
 def refusal(result: object) -> Declined | Cancelled:
-    """The meaning of an answer that accepts nothing; an action that nobody knows counts as cancelled."""
+    """The meaning of an answer that does not accept; an unknown action counts as cancelled."""
     action = result.get("action") if isinstance(result, dict) else None
     if not isinstance(action, str):
         raise BadAnswer('An answer is {"action": "accept" | "decline" | "cancel", "content": …}.')
@@ -198,7 +198,7 @@ def refusal(result: object) -> Declined | Cancelled:
 
 
 def plain_text(text: object, what: str) -> str:
-    """The text as a plain str, because an encoder refuses a subclass of it; anything else than text is refused."""
+    """The text as a plain str, because the encoder refuses subclasses of str. A value that is not text is refused."""
     if not isinstance(text, str):
         raise TypeError(f"{what} is text, not {text!r}")
     return str.__str__(text)
@@ -206,7 +206,7 @@ def plain_text(text: object, what: str) -> str:
 
 def _checked_url(address: object) -> str:
     url = plain_text(address, "the address that a user is sent to")
-    if not url.isprintable() or " " in url:  # urlsplit leaves some of these out, and so reads another address
+    if not url.isprintable() or " " in url:  # urlsplit drops some of these, and so reads another address
         raise ValueError(f"there is a space or a control character in the address that a user is sent to: {url!r:.200}")
     parts = urlsplit(url)
     if parts.scheme not in ("https", "http") or not parts.hostname:
@@ -217,7 +217,7 @@ def _checked_url(address: object) -> str:
 
 
 def value_of(answer: Answer[T], message: str) -> T:
-    """The accepted value; if there is none, the call ends with a result that says so."""
+    """The accepted value; without one the call ends with a result that says so."""
     if isinstance(answer, Accepted):
         return answer.data
     did = "declined to answer" if isinstance(answer, Declined) else "did not answer"
@@ -225,7 +225,7 @@ def value_of(answer: Answer[T], message: str) -> T:
 
 
 class Confirmation(Coroutine[Any, Any, bool]):
-    """A yes or no that is still to come: `if ctx.confirm("Delete?")` without `await` must not mean yes."""
+    """An awaitable yes or no. Without `await`, `if ctx.confirm("Delete?")` raises: it must not mean yes."""
 
     __slots__ = ("_work",)
 

@@ -270,7 +270,7 @@ def _tool(call: Call, tool: object) -> object:
 
 
 def _copied(answer: T) -> T:
-    """The answer for a handler to change as it likes: the recorded one is used again in the next round."""
+    """A copy of the answer, which the handler may change: the recorded one is used again in the next round."""
     copy: T = msgspec.to_builtins(answer)
     return copy
 

@@ -1,6 +1,6 @@
 """The scope of keys: a handler that another handler calls has its own keys for questions and steps.
 
-It is a module of its own because `ctx.call_tool` needs it, and must not load what asks.
+It is a module of its own because `ctx.call_tool` needs it without loading the rest of this package.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _scope: contextvars.ContextVar[str] = contextvars.ContextVar("redstart.scope", d
 
 @contextmanager
 def inside(call: Call, name: str) -> Iterator[None]:
-    """What runs here belongs to the tool, prompt or resource `name`.
+    """Inside of this block keys belong to the tool, prompt or resource `name`.
 
-    Uses are counted when they begin, in the order of the code: which one asks first may differ from run to run.
+    Uses are counted when they begin, because that order is the same in each run. The order of questions may differ.
     """
     outer = _scope.get()
     path = f"{outer}/{name}" if outer else name
@@ -33,6 +33,6 @@ def inside(call: Call, name: str) -> Iterator[None]:
 
 
 def scoped(key: str) -> str:
-    """The key as the whole call knows it: `key`, or `book/key`, and in the next use of the same tool `book#2/key`."""
+    """The key within the whole call: `key`, or `book/key`, and in the next use of the same tool `book#2/key`."""
     scope = _scope.get()
     return f"{scope}/{key}" if scope else key

@@ -32,7 +32,7 @@ _LEAST: Final = {b"\x01": _HEAD + _NONCE + _TAG, b"\x02": _HEAD + _MAC}
 """The least size of a state, by how it was made."""
 WARN_EVERY: Final = 60.0
 _warn_after = 0.0
-"""When the next warning of a wrong key may be logged: anybody can send such states."""
+"""When the next warning of a wrong key may be logged. Anybody can send such states, so warnings are rare."""
 
 MAKE_ONE: Final = "make a key with: openssl rand -hex 32"
 WRONG: Final = (
@@ -53,7 +53,7 @@ def refused(reason: str = WRONG) -> ProtocolError:
 
 @cache
 def _process_key() -> bytes:
-    """One per process: a reloaded server still opens what its predecessor sealed."""
+    """One per process, so that a reloaded server opens the states of the server before it."""
     return secrets.token_bytes(32)
 
 
@@ -138,7 +138,7 @@ class SealingKey:
         body = _HEAD + _NONCE
         try:
             return bytes(self.cipher.decrypt(sealed[_HEAD:body], sealed[body:], head + bound))
-        except Exception as error:  # its class is in `cryptography`, which is not imported here
+        except Exception as error:  # InvalidTag is a class of `cryptography`, which is not imported here
             if type(error).__name__ != "InvalidTag":
                 raise
             return None
@@ -201,7 +201,7 @@ class KeyRing:
             sealed = a2b_base64(state, strict_mode=True)
         except ValueError:  # binascii.Error is one
             raise refused() from None
-        # One spelling for each state, because a dialogue may be known by it: the last character could have several.
+        # Base64 can spell the last character in several ways. One is accepted, because a state may name a dialogue.
         over = len(sealed) % 3
         if over and b2a_base64(sealed[-over:], newline=False) != state[-4:].encode():
             raise refused()
@@ -213,7 +213,7 @@ class KeyRing:
         raise refused()
 
     def _warn_of_other_keys(self, sealed: bytes) -> None:
-        """Tell the operator of a state that looks like ours and has another key: no client can mend that."""
+        """Warn the operator of a state that was made with another key: only the operator can correct that."""
         global _warn_after
         head, count, now = sealed[:_HEAD], len(self._keys), monotonic()
         known = any(head in (key.encrypted, key.signed) for key in self._keys)

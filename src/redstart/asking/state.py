@@ -29,7 +29,7 @@ MAX_MESSAGE: Final = 80
 """Characters of a message that are recorded, for the error that names it."""
 NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 _PADDING: Final = (b"", b"  ", b" ")
-"""Blanks that make a state a multiple of three bytes long: then its base64 has only one spelling."""
+"""Blanks that make a state a multiple of three bytes long, so that its base64 has only one spelling."""
 _sorted = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -41,7 +41,7 @@ class Asked(Struct, array_like=True):
     message: str
     digest: int
     alone: bool
-    """Whether no other question was asked in the same turn of the loop, so that a replay need not wait for any."""
+    """Whether it was the only question in its turn of the loop, so that a replay need not wait for others."""
 
 
 class Answered(Struct, array_like=True):
@@ -77,18 +77,18 @@ _decode = msgspec.json.Decoder(Sealed).decode
 
 
 class Memory(Struct, eq=False):
-    """What a dialogue knows: from the state that its client sent, and from the round that runs now."""
+    """What a dialogue has recorded: from the state that its client sent, and in this round."""
 
     state: str = ""
-    """The state that this round came with."""
+    """The state that came with this round."""
     bound: bytes = b""
     """The request that the states of this dialogue belong to, once that is known."""
     rounds: int = 0
-    """The number of earlier rounds. While there is none, nobody else can be in this dialogue."""
+    """The number of earlier rounds. In the first round no other process can serve this dialogue."""
     id: str = ""
     answers: dict[str, Answered] = {}
     unread: set[str] = set()
-    """The recorded answers that the handler has not asked for yet; until it has, it repeats itself."""
+    """The recorded answers that the handler has not asked for yet. While there are any, the run is a replay."""
     unsealed: Mapping[str, object] = NOTHING
     """Answers that came without a state: they count for questions with a `key=` only."""
     visit: Answered | None = None
@@ -96,10 +96,10 @@ class Memory(Struct, eq=False):
     results: dict[str, StepResult] = {}
     """The results of steps, by their keys."""
     performed: set[str] = set()
-    """The keys of steps that are done and whose results only a store knows."""
+    """The keys of steps that are done and whose results are only in the store."""
 
     def name(self) -> str:
-        """The name under which the store knows this dialogue. All rounds with the same state have the same one."""
+        """The name of this dialogue in the store: the same for all rounds with the same state."""
         if not self.id:
             known = self.state.encode()
             self.id = sha256(known).hexdigest()[:32] if known else secrets.token_urlsafe(16)
@@ -137,7 +137,7 @@ def binding(server: str, call: Call, params: Params) -> bytes:
 
 
 def open_state(keys: KeyRing, server: str, call: Call) -> tuple[Memory, str]:
-    """What a dialogue knows when a retry begins, and the name of its state if that is for one use.
+    """What the state of a retry has recorded, and the name of that state if it is for one use.
 
     A state that is not valid is refused before any handler runs.
     """
@@ -173,9 +173,9 @@ def open_state(keys: KeyRing, server: str, call: Call) -> tuple[Memory, str]:
 
 
 def seal_state(keys: KeyRing, memory: Memory, questions: Sequence[Question[object]], timeout: float, once: bool) -> str:
-    """The state for the client to carry to the next round. One that clients can read has no results of steps."""
+    """The state for the client to carry to the next round. Without encryption it has no results of steps."""
     if memory.rounds:
-        memory.name()  # a round that comes twice goes on as one dialogue
+        memory.name()  # a round that is sent twice stays one dialogue
     steps: dict[str, Raw] = {}
     performed: list[str] = []
     if memory.results or memory.performed:

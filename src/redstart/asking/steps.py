@@ -42,7 +42,7 @@ class RunningSteps:
         self.keep_for = keep_for
         self.tasks: set[asyncio.Task[bytes]] = set()
         self._claims: dict[tuple[str, asyncio.AbstractEventLoop], tuple[str, asyncio.Future[None]]] = {}
-        """By the name in the store: the key, and what is done when the step has ended."""
+        """From the name in the store to the key of the step, and a future that is done when the step has ended."""
 
     @cached_property
     def store(self) -> SharedState:
@@ -50,17 +50,17 @@ class RunningSteps:
         return self._open_store()
 
     async def keep(self, name: str, value: bytes, *, once: bool) -> bool:
-        """Write to the store, with `once` only if nothing is there yet: False says that there was something."""
+        """Write to the store. With `once` an existing value is kept, and the result is False."""
         return await self.store.kv_set(name, value, self.keep_for, nx=once, durable=True)
 
     async def wait_for(self, name: str) -> None:
-        """Wait while this step runs: the same round was sent twice, or its handler gave the step up."""
+        """Wait while this step runs, for the same round sent twice or for an earlier try in the same run."""
         loop = asyncio.get_running_loop()
         while (claim := self._claims.get((name, loop))) is not None:
             await asyncio.wait([claim[1]])
 
     def claim(self, name: str, key: str) -> asyncio.Future[None]:
-        """Let the caller perform this step. Nobody else does, until it is released."""
+        """Reserve this step for the caller, until it is released."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
         self._claims[name, loop] = key, ended
@@ -127,7 +127,7 @@ class Steps:
         try:
             await self._running.wait_for(name)
             if key not in memory.results:
-                if self._dialogue.ended:  # a question has ended this run: the rest of it belongs to a later one
+                if self._dialogue.ended:  # a question has ended this run: a later run performs the step
                     raise asyncio.CancelledError
                 self._performing[key] = self._running.claim(name, key)
                 recorded = await self._running.store.kv_get(name) if memory.rounds else None
@@ -145,7 +145,7 @@ class Steps:
         return bytes(memory.results[key].raw)
 
     async def end(self, key: str, raw: bytes | None) -> bytes:
-        """Record the result of a step before anybody sees it; None says that it failed."""
+        """Record the result of a step before it is used; None means that the step failed."""
         try:
             if raw is None:
                 self.names.discard(key)  # it may be tried again
@@ -202,12 +202,12 @@ class Steps:
             await asyncio.wait(self._performing.values())
 
     async def keep_all(self) -> None:
-        """Write every result to the store: for states that clients can read, and that do not carry them."""
+        """Write every result to the store, because a state that clients can read does not carry them."""
         for key, result in self._memory.results.items():
             await self._running.keep(self._name(key), encode(result), once=False)
 
     def _accept(self, key: str, recorded: bytes) -> None:
-        """Use a result from the store; it is refused if it was computed with other answers than those of now."""
+        """Use a result from the store, unless it was computed with other answers than the present ones."""
         result = _decode(recorded)
         for name, digest in result.answers.items():
             if self._memory.digest(name) != digest:
@@ -226,7 +226,7 @@ class Steps:
 
 
 def _started(work: Coroutine[Any, Any, bytes]) -> asyncio.Task[bytes]:
-    """A task that has started, where Python can do that: most steps that do not wait are done at once."""
+    """A task that has already started, from Python 3.12 on: most steps that do not wait are done at once."""
     if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
     return asyncio.get_running_loop().create_task(work)

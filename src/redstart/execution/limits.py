@@ -283,7 +283,7 @@ def timed(invoke: Invoke, seconds: float, name: str) -> Invoke:
                 raise
             task.uncancel()
             if call.dialogue is not None:
-                call.dialogue.overrule()
+                call.dialogue.time_out()
             if task.cancelling():  # the client has cancelled the call too: that comes first
                 raise
             raise expired() from None

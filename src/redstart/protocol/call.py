@@ -49,7 +49,7 @@ class CallDialogue(Protocol):
     async def settle(self) -> None:
         """Wait for the steps that have begun."""
 
-    def overrule(self) -> None:
+    def time_out(self) -> None:
         """The handler has no time left: its question is not asked, and does not end the run."""
 
     def close(self) -> None:
