@@ -189,6 +189,40 @@ def test_nothing_of_a_call_is_left_when_it_is_answered(origin: str | None) -> No
 
 
 @pytest.mark.parametrize("origin", [None, SITE])
+def test_nothing_of_a_stream_is_left_when_its_session_has_ended(origin: str | None) -> None:
+    async def test() -> None:
+        http = patient()
+        session = await http.open(headers={"origin": origin})
+        stream = http.start(method="GET", headers=session)
+        await stream.started.wait()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert (await http.send(method="DELETE", headers=session)).status == 200
+        await stream.done()
+        await http.app.runtime.stop()
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(test())
+
+
+def test_a_listener_that_reads_again_in_time_goes_on() -> None:
+    async def test() -> None:
+        http = patient(write_deadline=20, keep_alive=0.02)
+        wanted = {"notifications": {"toolsListChanged": True}}
+        listening = http.start_modern(1, "subscriptions/listen", wanted)
+        await listening.started.wait()
+        listening.may_send.clear()
+        await asyncio.sleep(0.1)  # several times the keep-alive
+        listening.may_send.set()
+        await listening.until(lambda r: r.body.count(b": keep-alive") >= 3)
+        listening.disconnect()
+        await listening.done()
+
+    run(test())
+
+
+@pytest.mark.parametrize("origin", [None, SITE])
 def test_a_listener_that_does_not_read_is_hung_up_on(origin: str | None) -> None:
     async def test() -> None:
         http = patient(write_deadline=0.1, keep_alive=0.02)
