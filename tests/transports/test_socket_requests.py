@@ -282,3 +282,33 @@ def test_a_request_that_is_not_complete_in_time(start: bytes) -> None:
             peer.writer.close()
 
     run(test())
+
+
+def test_a_fault_of_ours_while_a_request_is_read_is_logged_and_is_a_500(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(connection: Connection, name: bytes, value: bytes) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    async def test() -> None:
+        monkeypatch.setattr(Connection, "on_header", fail)
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(WHOLE)
+            assert (await peer.response())[0] == 500
+            assert await peer.reader.read() == b""
+            peer.writer.close()
+
+    run(test())
+    assert "ZeroDivisionError: a fault of ours" in caplog.text
+
+
+def test_an_absolute_url_that_is_none_is_the_fault_of_the_client() -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(WHOLE.replace(b"/mcp", b"http://[::1/mcp", 1))
+            assert (await peer.response())[0] == 400
+            peer.writer.close()
+
+    run(test())

@@ -19,8 +19,7 @@ from urllib.parse import unquote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from redstart.transports.backlog import Backlog
-from redstart.transports.options import BODY_DEADLINE
+from redstart.transports.options import BODY_DEADLINE, MAX_UNSENT
 from redstart.transports.request import JSON_ONLY, HeaderList, HttpRequest, Limits, Watcher
 
 log = logging.getLogger("redstart")
@@ -57,6 +56,36 @@ class Head(NamedTuple):
     length: int
 
 
+class Backlog:
+    """The bytes that clients have yet to take, of all connections together. Where too many wait, the server hangs up
+    on the client that has taken nothing for longest."""
+
+    def __init__(self, limit: int = MAX_UNSENT) -> None:
+        self._limit = limit
+        self._sizes: dict[Connection, int] = {}
+        self._total = 0
+
+    def put(self, reader: Connection) -> None:
+        """More waits for this client. It is not hung up on for that: it had no time to take anything."""
+        self._note(reader)
+        if self._total > self._limit:
+            for other in tuple(self._sizes):
+                self._note(other)
+            for other in sorted(self._sizes, key=lambda one: one.taken):
+                if self._total > self._limit and other is not reader:
+                    self.drop(other)
+                    other.give_up()
+
+    def drop(self, reader: Connection) -> None:
+        """It has caught up, or has gone."""
+        self._total -= self._sizes.pop(reader, 0)
+
+    def _note(self, reader: Connection) -> None:
+        size = reader.waiting()
+        self._total += size - self._sizes.get(reader, 0)
+        self._sizes[reader] = size
+
+
 class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     """Reads whole requests and runs one at a time; what a client sends ahead waits its turn."""
 
@@ -80,10 +109,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._starting = False
         self._midway = False
         self._in_head = True
-        self._head_size = 0
         self._packet = b""
-        self._chunks = 0
-        self._trailing = False  # whether the last chunk has no data yet: the end, and trailers, may follow
+        self._unused = 0  # the bytes since the parser has last reported a whole head, a part of a body, or an end
         self._refusal: tuple[int, bytes] | None = None
         self._unsent = 0
         self.taken = self.loop.time()
@@ -117,26 +144,26 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             self._parse(data[start : start + SLICE] if len(data) > SLICE else data)
 
     def _parse(self, data: bytes) -> None:
-        if self._in_head:
-            end = data.find(b"\r\n\r\n")
-            self._head_size += len(data) if end < 0 else end
-            if self._head_size > MAX_HEAD:
-                self.refuse(431, b"the head is larger than %d bytes" % MAX_HEAD)
-                return
-            if b"pgrade" in data:
-                # We speak HTTP/1.1 only. Some clients offer more in every first request, and the parser would then
-                # stop before the body.
-                head = data if end < 0 else data[:end]
-                data = _UPGRADE.sub(b"\r\nx-upgrade:", head) + data[len(head) :]
-        chunk = self._chunks if self._trailing else -1
+        if self._in_head and b"pgrade" in data:
+            # We speak HTTP/1.1 only. Some clients offer more in every first request, and the parser would then stop
+            # before the body.
+            head, end, body = data.partition(b"\r\n\r\n")
+            data = _UPGRADE.sub(b"\r\nx-upgrade:", head) + end + body
+        self._unused += len(data)
         try:
             self.parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._refuse_unread(error)
+        if self._unused > MAX_HEAD:
+            self.refuse(431, b"the head or the trailers are larger than %d bytes" % MAX_HEAD)
+
+    def _refuse_unread(self, error: Exception) -> None:
+        cause = error.__context__
+        if isinstance(error, httptools.HttpParserCallbackError) and not isinstance(cause, httptools.HttpParserError):
+            log.error("a request failed while it was read", exc_info=cause)
+            self.refuse(500, b"internal server error")
+        else:
             self.refuse(400, b"not a valid HTTP request")
-        if self._trailing and self._chunks == chunk:  # neither data nor an end in all of it
-            self._head_size += len(data)
-            if self._head_size > MAX_HEAD:
-                self.refuse(431, b"the trailers are larger than %d bytes" % MAX_HEAD)
 
     # ------------------------------------------------------------ the parser's callbacks
 
@@ -146,7 +173,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._drop_body()
         self._midway = True  # also where it begins in the packet in which the one before it ended
         self._in_head = True
-        self._trailing = False
         self.reading = True
         self.since = self.loop.time()
 
@@ -156,13 +182,12 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             if len(self.headers) > MAX_HEADERS:
                 self.refuse(431, b"the head has more than %d headers" % MAX_HEADERS)
 
-    def on_chunk_header(self) -> None:
-        self._chunks += 1
-        self._trailing = True
-
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._head_size = 0
+        self._unused = 0
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > MAX_HEAD:
+            self.refuse(431, b"the head is larger than %d bytes" % MAX_HEAD)
         for name, value in self.headers:
             if name == b"expect" and value.lower() == b"100-continue":
                 if not self._running() and not self.transport.is_closing():  # not in the middle of another response
@@ -171,7 +196,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
                 self.refuse(413, b"the body is larger than %d bytes" % self.limits.max_body)
 
     def on_body(self, body: bytes) -> None:
-        self._trailing = False
+        self._unused = 0
         size = len(self._body) + len(body)
         Connection.unfinished += len(body)
         if not self._body:
@@ -190,9 +215,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._body = b""
 
     def on_message_complete(self) -> None:
-        self._midway = self._trailing = False
+        self._midway = False
         self._in_head = True
-        self._head_size = 0
+        self._unused = 0
         body = bytes(self._body)
         self._drop_body()
         if self.transport.is_closing() or self._refusal is not None:

@@ -7,6 +7,7 @@ Spec: /specification/2026-07-28/basic/transports/streamable-http, and 2025-11-25
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from redstart.asking.seal import found_keys
@@ -35,7 +36,7 @@ from redstart.transports.request import (
     Scope,
     Send,
 )
-from redstart.transports.response import SESSION_ENDED, Response, is_asking
+from redstart.transports.response import SESSION_ENDED, Response, any_call, is_asking
 from redstart.transports.routes import answer_route, claim_paths
 from redstart.transports.sessions import HttpSession, Sessions
 from redstart.transports.signals import StopSignals
@@ -301,20 +302,19 @@ class Endpoint:
             call.channel.end_call(call, SESSION_ENDED)  # type: ignore[attr-defined]
         session.push.end()
 
+    def _end_calls(self, which: Callable[[Call], bool]) -> int:
+        count = sum(response.end_calls(which) for response in tuple(self._responses))
+        return count + (self._legacy.end_calls(which) if self._legacy is not None else 0)
+
     def end_waits(self) -> None:
         """The server stops: end what would not end by itself, streams and calls that wait for a person."""
         self.runtime.hub.close()
         self.sessions.end_streams()
-        for response in tuple(self._responses):
-            response.end_calls(is_asking)
-        if self._legacy is not None:
-            self._legacy.end_calls(is_asking)
+        self._end_calls(is_asking)
 
     def end_calls(self) -> bool:
         """The server has waited for long enough: end every call. Whether somebody is still to hear of it."""
-        count = sum(response.end_calls() for response in tuple(self._responses))
-        if self._legacy is not None:
-            count += self._legacy.end_calls()
+        count = self._end_calls(any_call)
         if count:
             log.warning("the server stops, and %d %s not done", count, "call is" if count == 1 else "calls are")
         return bool(count or self._responses)

@@ -20,7 +20,7 @@ from redstart.protocol.link import Link
 from redstart.transports.address import has_room
 from redstart.transports.guard import accepts
 from redstart.transports.request import HttpRequest, Rejection
-from redstart.transports.response import any_call, give_up
+from redstart.transports.response import give_up
 from redstart.transports.stream import Writer
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
@@ -126,7 +126,7 @@ class LegacySse:
         fits = has_room(sizes, owner, most, max(most // SHARE, max_body))  # one large call is always taken
         return fits and has_room(((whose, 1) for whose, _ in sizes), owner, MAX_CALLS, MAX_CALLS // SHARE)
 
-    def end_calls(self, which: Callable[[Call], bool] = any_call) -> int:
+    def end_calls(self, which: Callable[[Call], bool]) -> int:
         """The server stops: end these calls, and the streams of those who have no others; how many calls there were."""
         count = 0
         for peer in tuple(self._peers.values()):

@@ -4,16 +4,60 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+LEAVE: Final = 0.5
+"""Seconds that tasks have to end after they were cancelled, when their loop ends."""
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
     """A new event loop of the fastest kind there is."""
     if os.environ.get("REDSTART_LOOP") != "asyncio":
-        try:
+        with suppress(ImportError):
             import uvloop
-        except ImportError:
-            pass
-        else:
+
             loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
             return loop
     return asyncio.new_event_loop()
+
+
+def run_loop(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` on a new loop to its end. Ctrl-C before `work` has its own handler for it is an end, too."""
+    loop = new_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        with suppress(KeyboardInterrupt):
+            loop.run_until_complete(work)
+    finally:
+        _end_tasks(loop)
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what is left: a loop that is closed logs an error for each task that has not ended."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        with suppress(KeyboardInterrupt):
+            loop.run_until_complete(asyncio.wait(tasks, timeout=LEAVE))
+
+
+@contextmanager
+def on_signals(act: Callable[[int], None]) -> Iterator[None]:
+    """Meanwhile SIGTERM and Ctrl-C call `act` on the running loop. Outside of the main thread they cannot."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        with suppress(NotImplementedError, ValueError, RuntimeError):
+            loop.add_signal_handler(number, act, number)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            with suppress(NotImplementedError, ValueError, RuntimeError):
+                loop.remove_signal_handler(number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from redstart.features.errors import SettingsError, log
 from redstart.protocol.call import Call, Cancel, Refusal
@@ -33,7 +33,7 @@ class _Mailbox:
 class MemoryPeer:
     """One client of `server` in this process. `on_message` gets each message that the server sends."""
 
-    def __init__(self, server: Hosted, on_message: Callable[[bytes], None], principal: Any = None) -> None:
+    def __init__(self, server: Hosted, on_message: Callable[[bytes], None], principal: object = None) -> None:
         self._runtime = server.runtime
         self._principal = principal
         self._waiting: list[bytes] = []

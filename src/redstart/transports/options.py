@@ -4,7 +4,7 @@ The defaults stand here and not with the code that uses them: a stdio server nee
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
 from redstart.features.rules import (
     OptionError,
@@ -25,6 +25,9 @@ from redstart.protocol.framing import MAX_MESSAGE, Framing
 from redstart.server.runtime import DRAIN
 from redstart.server.settings import MAX_PORT
 
+if TYPE_CHECKING:
+    from redstart.transports.address import Networks
+
 MAX_BODY: Final = 4 * 1024 * 1024
 BODY_DEADLINE: Final = 10.0
 KEEP_ALIVE: Final = 15.0
@@ -40,7 +43,7 @@ KEPT_BYTES: Final = 64 * 1024 * 1024
 """Events that clients may have missed, of all sessions together."""
 
 
-def _public_url(label: str, value: Any) -> str:
+def _public_url(label: str, value: object) -> str:
     from urllib.parse import urlsplit
 
     try:
@@ -52,7 +55,7 @@ def _public_url(label: str, value: Any) -> str:
     return str(value)
 
 
-def _hosts(label: str, value: Any) -> tuple[str, ...]:
+def _hosts(label: str, value: object) -> tuple[str, ...]:
     """Names as they stand in a Host header."""
     for host in (found := texts(label, value)):
         if "/" in host:
@@ -61,7 +64,7 @@ def _hosts(label: str, value: Any) -> tuple[str, ...]:
     return found
 
 
-def _origins(label: str, value: Any) -> tuple[str, ...]:
+def _origins(label: str, value: object) -> tuple[str, ...]:
     """Sites as they stand in an Origin header."""
     for origin in (found := texts(label, value)):
         scheme, mark, rest = origin.rstrip("/").rpartition("://")
@@ -71,13 +74,13 @@ def _origins(label: str, value: Any) -> tuple[str, ...]:
     return found
 
 
-def _port(label: str, value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= MAX_PORT:
+def _port(label: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_PORT:
         wrong(label, f"a whole number from 0 to {MAX_PORT}", value)
     return value
 
 
-def _proxies(label: str, value: Any) -> Any:
+def _proxies(label: str, value: object) -> "Networks":
     from redstart.transports.address import checked_proxies
 
     return checked_proxies(texts(label, value))
@@ -114,15 +117,19 @@ class StdioOptions(TypedDict, total=False):
     """What `run("stdio", …)` takes."""
 
     framing: Annotated[Framing, Rule(one_of("auto", "newline", "content-length"), "auto")]
-    stdin: Annotated[Any, Rule(anything)]
-    stdout: Annotated[Any, Rule(anything)]
+    stdin: Annotated[object, Rule(anything)]
+    stdout: Annotated[object, Rule(anything)]
     max_message_bytes: Annotated[int, Rule(at_least(1), MAX_MESSAGE)]
 
 
-_KINDS: Final[Mapping[str, Any]] = {"stdio": StdioOptions, "http": HttpOptions, "streamable-http": HttpOptions}
+_KINDS: Final[Mapping[str, type[HttpOptions] | type[StdioOptions]]] = {
+    "stdio": StdioOptions,
+    "http": HttpOptions,
+    "streamable-http": HttpOptions,
+}
 
 
-def transport_options(call: str, transport: Any, given: Mapping[str, Any]) -> tuple[bool, Any]:
+def transport_options(call: str, transport: object, given: Mapping[str, object]) -> tuple[bool, Any]:
     """Whether HTTP is meant, and not stdio, and all options of that transport. `call` is `run` or `run_async`."""
     kind = _KINDS.get(transport) if isinstance(transport, str) else None
     if kind is None:

@@ -11,14 +11,21 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final
+from typing import BinaryIO, Final, Protocol, TextIO, cast
 
 HIGH_WATER: Final = 1 << 20
 KEPT: Final = 1 << 15
 """The bytes of stderr that are kept for a client that does not read it."""
+
+
+class PausableReader(Protocol):
+    """What is read from the peer."""
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
 
 
 class PipeWriter:
@@ -28,9 +35,14 @@ class PipeWriter:
     """
 
     def __init__(
-        self, sink: Any, loop: asyncio.AbstractEventLoop, frame: Callable[[bytes], bytes], calls: dict[Any, Any]
+        self,
+        sink: int | BinaryIO,
+        loop: asyncio.AbstractEventLoop,
+        frame: Callable[[bytes], bytes],
+        calls: Sized,
     ) -> None:
-        self._fd = sink
+        self._file = None if isinstance(sink, int) else sink
+        self._fd = sink if isinstance(sink, int) else -1
         self._write = partial(os.write, sink) if isinstance(sink, int) else sink.write
         self._loop = loop
         self._frame = frame
@@ -41,11 +53,11 @@ class PipeWriter:
         self._scheduled = self._blocked = self._paused = self.broken = False
         self.held = False  # while more is about to be sent
         self._drained: asyncio.Event | None = None
-        self.reader: Any = None
-        mode = os.fstat(sink).st_mode if isinstance(sink, int) else 0
+        self.reader: PausableReader | None = None
+        mode = os.fstat(self._fd).st_mode if self._file is None else 0
         self._polls = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
         if self._polls:
-            os.set_blocking(sink, False)
+            os.set_blocking(self._fd, False)
 
     def send(self, data: bytes) -> None:
         data = self._frame(data)
@@ -115,7 +127,7 @@ class PipeWriter:
         if self._blocked:
             self._blocked = False
             self._loop.remove_writer(self._fd)
-        if self._paused:
+        if self._paused and self.reader is not None:
             self._paused = False
             with suppress(RuntimeError):
                 self.reader.resume_reading()
@@ -127,12 +139,12 @@ class PipeWriter:
         """Let go of a descriptor that is shared with somebody: it blocks again, as they expect."""
         self._unblock()
         self.broken = True
-        if isinstance(self._fd, int):
-            if self._polls:
-                os.set_blocking(self._fd, True)
-            os.close(self._fd)
-        else:
-            self._fd.flush()
+        if self._file is not None:
+            self._file.flush()
+            return
+        if self._polls:
+            os.set_blocking(self._fd, True)
+        os.close(self._fd)
 
     async def flushed(self, *, within: float) -> None:
         """Everything is out, or the peer has had its time."""
@@ -153,19 +165,19 @@ class PipeWriter:
 class Stderr:
     """A text file in place of `sys.stderr`. All but writing is left to the file that it stands for."""
 
-    def __init__(self, file: Any, fd: int) -> None:
+    def __init__(self, file: TextIO, fd: int) -> None:
         self._file = file
         self._fd = fd
         self._lock = threading.Lock()
         self._kept = bytearray()
         self._lost = 0
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._file, name)
 
     def write(self, text: str) -> int:
         if self._fd < 0:
-            return self._file.write(text)  # type: ignore[no-any-return]
+            return self._file.write(text)
         data = text.encode(self._file.encoding or "utf-8", "backslashreplace")
         with self._lock:
             self._send()
@@ -176,7 +188,7 @@ class Stderr:
                 self._send()
         return len(text)
 
-    def writelines(self, lines: Any) -> None:
+    def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
             self.write(line)
 
@@ -212,7 +224,7 @@ def never_waiting() -> Iterator[None]:
         yield
         return
     before = sys.stdout, sys.stderr
-    quick: Any = Stderr(sys.stderr, fd)
+    quick = cast(TextIO, Stderr(sys.stderr, fd))
     handlers = [
         handler
         for logger in (logging.getLogger(), logging.getLogger("redstart"))
@@ -228,7 +240,7 @@ def never_waiting() -> Iterator[None]:
         sys.stdout, sys.stderr = before
         for handler in handlers:
             handler.setStream(before[1])
-        quick.end()
+        cast(Stderr, quick).end()
 
 
 def _opened_again() -> int:

@@ -69,7 +69,7 @@ class HttpRequest(Struct, eq=False):
     limits: Limits
     task: asyncio.Task[None] | None = None
     """The task that serves the request."""
-    user: Any = None
+    user: object = None
     """What `auth=` returned for its token."""
     granted: HeaderList = []
     """Headers of every response, errors too, which let a page of an allowed site read it."""
@@ -147,16 +147,13 @@ class AsgiRequest(HttpRequest, eq=False, kw_only=True):
 
     async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
         headers = [(b"content-length", b"%d" % len(body)), *headers]
-        await self._begin(status, headers)
-        await self._send({"type": "http.response.body", "body": b"" if self.scope["method"] == "HEAD" else body})
-
-    def _begin(self, status: int, headers: HeaderList) -> Awaitable[None]:
         if self.granted:
             headers = self.with_granted(headers)
-        return self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": b"" if self.scope["method"] == "HEAD" else body})
 
     async def begin(self, headers: HeaderList) -> None:
-        await self._begin(200, headers)
+        await self._send({"type": "http.response.start", "status": 200, "headers": self.with_granted(headers)})
 
     async def send(self, data: bytes) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})

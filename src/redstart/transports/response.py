@@ -120,10 +120,7 @@ class Response(Struct, eq=False):
                 call.batch = None  # whoever keeps a call does not keep the answers of the others
         if data is None:
             data = self._last if self._batch is None else self._batch.whole()  # a cancellation completed it
-        if self._writer is None and data is not None and self._accepts.json and not self.gone:
-            await request.reply(call.status, data, [JSON, *self._headers] if self._headers else JSON_ONLY)
-        else:
-            await self._complete(data, call.status)
+        await self._complete(data, call.status)
 
     async def _answer_batch(self, calls: list[Call]) -> bytes | None:
         for call in calls:
@@ -188,41 +185,35 @@ class Response(Struct, eq=False):
 
     async def _complete(self, data: bytes | None, status: int) -> None:
         if self._writer is None:
-            if not self.gone:
-                await self._complete_plain(data, status)
-            return
+            if self.gone:
+                return
+            if data is None and not self._accepts.sse:
+                data = self._cancelled()
+            if data is not None and (self._accepts.json or status != 200 or not self._accepts.sse):
+                headers = [JSON, *self._headers] if self._headers else JSON_ONLY
+                await self._request.reply(status, data, headers)
+                return
+        writer = self._writer or self._open_writer()  # a cancelled call ends as a stream without an answer
         if self._stream is not None:
             if data is not None:
                 self._stream.send(data)
             self._stream.end()
         else:
             if data is not None:
-                self._writer.push(sse_event(data))
-            self._writer.close()
+                writer.push(sse_event(data))
+            writer.close()
         if self.gone:
-            self._writer.abort()
-        await self._writer.finished()
-
-    async def _complete_plain(self, data: bytes | None, status: int) -> None:
-        """A response to a client that takes no JSON, or to a call that its client has cancelled.
-
-        A cancelled call has no answer, and so ends as a stream without one; a client that takes JSON only needs some.
-        """
-        if data is None and not self._accepts.sse:
-            answers = [failure(call.raw_id, CANCELLED) for call in self._calls]
-            data = answers[0] if self._batch is None else b"[%b]" % b",".join(answers)
-        if data is not None and (status != 200 or not self._accepts.sse):
-            await self._request.reply(status, data, [JSON, *self._headers])
-            return
-        writer = self._open_writer()
-        if data is not None:
-            writer.push(sse_event(data))
-        writer.close()
+            writer.abort()
         await writer.finished()
+
+    def _cancelled(self) -> bytes:
+        """The answer to calls that their client has cancelled, which takes JSON only: an empty body is not JSON."""
+        answers = [failure(call.raw_id, CANCELLED) for call in self._calls]
+        return answers[0] if self._batch is None else b"[%b]" % b",".join(answers)
 
     # ------------------------------------------------------------ the end
 
-    def end_calls(self, which: Callable[[Call], bool] = any_call) -> int:
+    def end_calls(self, which: Callable[[Call], bool]) -> int:
         """End these calls because the server stops; how many there were."""
         ended = [call for call in self._calls if call.open and which(call)]
         for call in ended:

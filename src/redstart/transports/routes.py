@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from redstart.server.runtime import Hosted, Runtime
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+Route = Callable[..., Any]
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _BYTES: Final = (b"content-type", b"application/octet-stream")
 
@@ -45,11 +46,11 @@ class Request(Struct, frozen=True):
         return decode(self.body)
 
 
-def _methods(label: str, value: Any) -> list[str]:
+def _methods(label: str, value: object) -> list[str]:
     return [one_of(*METHODS)(label, name.upper()) for name in names(label, value)]
 
 
-def add_route(server: Hosted, path: str, methods: Iterable[str], handler: Callable[..., Any]) -> None:
+def add_route(server: Hosted, path: str, methods: Iterable[str], handler: Route) -> None:
     """Serve `handler` at `path`; what cannot work is said now."""
     verbs = Rule(_methods, optional=False).check("methods", methods)
     if not path.startswith("/") or not verbs:
@@ -59,7 +60,7 @@ def add_route(server: Hosted, path: str, methods: Iterable[str], handler: Callab
         raise RegistrationError(f"{place(handler)}: a route takes the request, or nothing")
     if path in server.runtime.mcp_paths:
         _refuse(path, handler)
-    taken: dict[str, Any] = server.runtime.routes.setdefault(path, {})
+    taken: dict[str, Route] = server.runtime.routes.setdefault(path, {})
     for name in verbs:
         if name in taken:
             raise RegistrationError(f"{place(handler)}: {name} {path} is already served by {place(taken[name])}")
@@ -73,7 +74,7 @@ def claim_paths(server: Hosted, paths: frozenset[str]) -> None:
     server.runtime.mcp_paths.update(paths)
 
 
-def _refuse(path: str, handler: Callable[..., Any]) -> NoReturn:
+def _refuse(path: str, handler: Route) -> NoReturn:
     raise RegistrationError(
         f"{place(handler)}: {path} is the path of the MCP endpoint; give the route another path, "
         'or the endpoint: server.asgi(path="/…") or server.run("http", path="/…")'
@@ -104,14 +105,14 @@ async def answer_route(runtime: Runtime, request: HttpRequest, endpoint: str) ->
     await request.reply(status, data, kinds)
 
 
-async def _call(runtime: Runtime, handler: Callable[..., Any], request: Request) -> object:
+async def _call(runtime: Runtime, handler: Route, request: Request) -> object:
     given = (request,) if inspect.signature(handler).parameters else ()
     if is_async(handler):
         return await handler(*given)
     return await runtime.pool.run(lambda: handler(*given), {})
 
 
-def _response(value: Any) -> tuple[int, HeaderList, bytes]:
+def _response(value: object) -> tuple[int, HeaderList, bytes]:
     """What a handler returned, as a status, headers and bytes."""
     if isinstance(value, tuple):
         status, named, value = value

@@ -1,55 +1,44 @@
 """`server.run("http")`: the ASGI application on uvicorn, with a deadline for slow bodies and a clean end.
 
-uvicorn has no limit from the first byte of a request to the end of its body; our protocol adds one. On SIGTERM and
-Ctrl-C listeners get their last message, open requests have time to finish, and the process ends with status 0.
+uvicorn itself waits for every request alike when it stops, and what then still runs it cuts off without an answer.
+Here, on SIGTERM and Ctrl-C, calls that wait for a person end at once, other open requests have time to finish, every
+client gets an answer, and the process ends with status 0.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Final
 
+import uvicorn
+
+from redstart.server.runtime import GRACE
+from redstart.transports.connection import Backlog, Connection
 from redstart.transports.http import Endpoint
-from redstart.transports.loop import new_loop
+from redstart.transports.loop import on_signals, run_loop
 from redstart.transports.options import HttpOptions
 
 if TYPE_CHECKING:
     from redstart.server.runtime import Hosted
 
-LEAVE: Final = 0.5
-"""Seconds that anything has after a second Ctrl-C."""
+TICK: Final = 0.02
+PATIENCE: Final = 0.5
+"""Seconds that a stop may take before a person who waits for it is told so."""
 
 
 def run_http(server: Hosted, options: HttpOptions) -> None:
     """Serve on a socket until SIGTERM or Ctrl-C."""
-    loop = new_loop()
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_until_complete(serve_http(server, options))
-    except KeyboardInterrupt:
-        pass  # Ctrl-C before uvicorn took over the signal
-    finally:
-        _end_tasks(loop)
-        asyncio.set_event_loop(None)
-        loop.close()
-
-
-def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancel what a second Ctrl-C has left: a loop complains of tasks that it never ends."""
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        with suppress(KeyboardInterrupt):
-            loop.run_until_complete(asyncio.wait(tasks, timeout=LEAVE))
+    run_loop(serve_http(server, options))
 
 
 async def serve_http(server: Hosted, options: HttpOptions) -> None:
     """As `run_http`, in a loop that runs; a cancellation is an orderly end too."""
-    from redstart.transports.runner import UvicornServer
-
     host = options["host"]
     if not _is_loopback(host) and options["public_url"] is None and not options["allowed_hosts"]:
         raise SystemExit(
@@ -78,14 +67,17 @@ async def serve_http(server: Hosted, options: HttpOptions) -> None:
         raise
 
 
-def _config(app: Endpoint, options: HttpOptions) -> Any:
-    import uvicorn
-
+def _config(app: Endpoint, options: HttpOptions) -> uvicorn.Config:
+    limits = {
+        "limits": app.limits,
+        "deadline": options["body_deadline"],
+        "backlog": Backlog(options["max_unsent_bytes"]),
+    }
     return uvicorn.Config(
         app,
-        http=_protocol(app, options),
+        http=type("Connection", (Connection,), limits),
         ws="none",
-        lifespan="off",  # it is started before, and stopped by our runner
+        lifespan="off",  # the endpoint is started before, and stopped by `UvicornServer`
         access_log=False,
         proxy_headers=False,
         log_config=None,
@@ -117,14 +109,94 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _protocol(app: Endpoint, options: HttpOptions) -> Any:
-    """Our HTTP connection with this server's limits."""
-    from redstart.transports.backlog import Backlog
-    from redstart.transports.connection import Connection
+class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
+    """Serves one Endpoint until a signal comes, or `should_exit` is set."""
 
-    limits = {
-        "deadline": options["body_deadline"],
-        "limits": app.limits,
-        "backlog": Backlog(options["max_unsent_bytes"]),
-    }
-    return type("Connection", (Connection,), limits)
+    def __init__(self, config: uvicorn.Config, app: Endpoint, announcement: str) -> None:
+        super().__init__(config)
+        self._app = app
+        self._drain = app.drain
+        self._announcement = announcement
+        self._serving: asyncio.Task[None] | None = None
+        self._watched = False
+        """Whether somebody has pressed Ctrl-C, and waits."""
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self._serving = asyncio.current_task()
+        await super().serve(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        sys.stderr.write(self._announcement)  # now, because whoever reads it may send a signal
+        sys.stderr.flush()
+
+    async def on_tick(self, counter: int) -> bool:
+        # Ten times a second; many connections are looked after more seldom.
+        if len(self.server_state.connections) < 100 or counter % 10 == 0:
+            self._sweep()
+        return bool(await super().on_tick(counter))
+
+    def _sweep(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for connection in tuple(self.server_state.connections):
+            connection.sweep(now)  # type: ignore[union-attr, unused-ignore]
+
+    # ------------------------------------------------------------ signals
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn's own raises the signal again when all is done, and the status would not be 0.
+        with on_signals(lambda number: self.handle_exit(number, None)):
+            yield
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._watched = sig == signal.SIGINT
+        super().handle_exit(sig, frame)
+        if self.force_exit and self._serving is not None:  # a second Ctrl-C
+            self._serving.cancel()
+
+    # ------------------------------------------------------------ the end
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        for connection in tuple(self.server_state.connections):
+            connection.shutdown()
+        try:
+            self._app.end_waits()
+            if not await self._drained() and self._app.end_calls():
+                await self._quiet(GRACE)
+        finally:
+            self._cut_off()
+        await self._app.runtime.stop()
+
+    async def _drained(self) -> bool:
+        """Whether open requests finish in the time they have; a person who waits for that is told so."""
+        first = min(self._drain, PATIENCE)
+        if await self._quiet(first):
+            return True
+        if self._watched and self._drain > first:
+            sys.stderr.write(f"stopping: open requests have {self._drain:g} s to finish; Ctrl-C ends them now\n")
+            sys.stderr.flush()
+        return await self._quiet(self._drain - first)
+
+    async def _quiet(self, seconds: float) -> bool:
+        """Whether every request comes to its end within so many seconds."""
+        loop, state = asyncio.get_running_loop(), self.server_state
+        deadline = loop.time() + seconds
+        swept = loop.time()
+        while state.tasks or state.connections:
+            if loop.time() >= deadline:
+                return False
+            await asyncio.sleep(TICK)
+            if loop.time() - swept > PATIENCE:  # a client that does not read must not delay the end
+                swept = loop.time()
+                self._sweep()
+        return True
+
+    def _cut_off(self) -> None:
+        """End what is still there: routes that go on, and clients that do not read what they are told."""
+        for task in tuple(self.server_state.tasks):
+            task.cancel()
+        for connection in tuple(self.server_state.connections):
+            connection.cut_off()  # type: ignore[union-attr, unused-ignore]

@@ -44,23 +44,24 @@ class _Ticket(msgspec.Struct, array_like=True):
     nonce: bytes
 
 
-class HttpSession:
+class HttpSession(msgspec.Struct, eq=False):
     """A session that is in use: its link, its streams, and the channel for what belongs to no request."""
 
-    def __init__(self, id: str, ticket: _Ticket, link: Link, log: EventLog, owner: str) -> None:
-        self.id = id
-        self.ticket = ticket
-        self.link = link
-        self.owner = owner
-        """Whose share of the sessions it is part of."""
-        self.used = time.monotonic()
-        self.log = log
-        # A name that no other process and no earlier session had: an old Last-Event-ID must not name a new stream.
-        self._tag = secrets.token_hex(6)
-        self.streams: OrderedDict[str, Stream] = OrderedDict()
-        self.push = Stream(self._tag, log)
-        self.channel = self.push
-        self._opened = 0
+    id: str
+    ticket: _Ticket
+    link: Link
+    log: EventLog
+    owner: str
+    """Whose share of the sessions it is part of."""
+    push: Stream
+    """The stream for what belongs to no request."""
+    used: float = msgspec.field(default_factory=time.monotonic)
+    streams: OrderedDict[str, Stream] = msgspec.field(default_factory=OrderedDict)
+    _opened: int = 0
+
+    @property
+    def channel(self) -> Stream:
+        return self.push
 
     @property
     def busy(self) -> bool:
@@ -76,7 +77,7 @@ class HttpSession:
     def open_stream(self) -> Stream:
         """A stream for the answer to one POST."""
         self._opened += 1
-        name = f"{self._tag}.{self._opened}"
+        name = f"{self.push.name}.{self._opened}"
         stream = self.streams[name] = Stream(name, self.log)
         while len(self.streams) > MAX_STREAMS:
             self.streams.popitem(last=False)
@@ -86,15 +87,9 @@ class HttpSession:
         """The stream that `Last-Event-ID` names, and the number of the last event that arrived."""
         name, mark, number = event_id.rpartition("-")
         stream = self.push if name == self.push.name else self.streams.get(name)
-        if (
-            stream is None
-            or not mark
-            or not number.isdecimal()
-            or len(number) > 12
-            or not stream.can_resume(int(number))
-        ):
+        if stream is None or not mark or not number.isdecimal() or len(number) > 12:
             return None
-        return stream, int(number)
+        return (stream, int(number)) if stream.can_resume(int(number)) else None
 
 
 class Sessions:
@@ -177,7 +172,10 @@ class Sessions:
             self._make_room(owned)
         if len(self._live) >= self._limit:
             self._make_room(self._live)
-        live = HttpSession(id, ticket, self._new_link(session), EventLog(self._kept), owner)
+        log = EventLog(self._kept)
+        # The name is random, because an old Last-Event-ID must not name a stream of a later session or process.
+        push = Stream(secrets.token_hex(6), log)
+        live = HttpSession(id, ticket, self._new_link(session), log, owner, push)
         self._live[id] = self._owned.setdefault(owner, OrderedDict())[id] = live
         self._on_open(live)
         if self._timer is None:

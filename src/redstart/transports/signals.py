@@ -11,7 +11,8 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from types import FrameType
+from typing import Final
 
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -22,7 +23,7 @@ class StopSignals:
     def __init__(self, on_stop: Callable[[], None]) -> None:
         self._on_stop = on_stop
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._before: dict[int, Any] = {}
+        self._before: dict[int, Callable[[int, FrameType | None], object]] = {}
 
     def install(self) -> None:
         """Listen, where a handler is there to go on with: a signal that would end the process still ends it."""
@@ -42,7 +43,7 @@ class StopSignals:
                 signal.signal(number, before)
                 del self._before[number]
 
-    def _handle(self, number: int, frame: Any) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._on_stop)
         self._before[number](number, frame)

@@ -10,15 +10,14 @@ import asyncio
 import io
 import os
 import select
-import signal
 import stat
 import sys
 import threading
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from redstart.protocol.framing import Framer
-from redstart.transports.loop import new_loop
+from redstart.transports.loop import on_signals, run_loop
 from redstart.transports.options import StdioOptions
 from redstart.transports.pipe import PipeWriter, never_waiting
 
@@ -39,15 +38,7 @@ HINT: Final = (
 def run_stdio(server: Hosted, options: StdioOptions) -> None:
     """Serve on this process's stdin and stdout, or on the given binary files, until the input ends."""
     _fill_standard_descriptors()
-    loop = new_loop()
-    try:
-        asyncio.set_event_loop(loop)
-        loop.run_until_complete(serve_stdio(server, options))
-    except KeyboardInterrupt:
-        pass  # before the loop took over the signal
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+    run_loop(serve_stdio(server, options))
 
 
 async def serve_stdio(server: Hosted, options: StdioOptions) -> None:
@@ -63,18 +54,17 @@ async def serve_stdio(server: Hosted, options: StdioOptions) -> None:
         await _serve(server, framer, source, sink, own=own, shared=stdout is not None)
 
 
-async def _serve(server: Hosted, framer: Framer, source: Any, sink: Any, *, own: bool, shared: bool) -> None:
+async def _serve(
+    server: Hosted, framer: Framer, source: int | BinaryIO, sink: int | BinaryIO, *, own: bool, shared: bool
+) -> None:
     peer = StdioPeer(server, framer, sink)
     server.runtime.hub.peers.add(peer)
     await server.runtime.start()
-    if own:
-        peer.watch_signals()
     try:
-        await peer.read_from(source)
-        await peer.finish()
+        with on_signals(lambda number: peer.stop()) if own else nullcontext():
+            await peer.read_from(source)
+            await peer.finish()
     finally:
-        if own:
-            peer.unwatch_signals()
         server.runtime.hub.leave(peer)
         server.runtime.drop(peer.link)
         if shared:
@@ -91,16 +81,17 @@ def _fill_standard_descriptors() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free
 
 
-def _shared(file: Any) -> Any:
+def _shared(file: object) -> int | BinaryIO:
     """A descriptor of our own for a given file, which stays open when we end; without one, the file itself."""
     if isinstance(file, io.TextIOBase):
         file = getattr(file, "buffer", None)
         if file is None:
             raise TypeError("stdin= and stdout= are binary files: sys.stdin.buffer, a socket's makefile, io.BytesIO")
+    binary = cast(BinaryIO, file)
     try:
-        return os.dup(file.fileno())
+        return os.dup(binary.fileno())
     except (AttributeError, io.UnsupportedOperation):
-        return file
+        return binary
 
 
 _guarded: list[int] = []
@@ -136,10 +127,10 @@ def _private_output() -> int:
     return own
 
 
-class StdioPeer:
+class StdioPeer(asyncio.Protocol):
     """The client at the other end of the pipes."""
 
-    def __init__(self, server: Hosted, framer: Framer, sink: Any) -> None:
+    def __init__(self, server: Hosted, framer: Framer, sink: int | BinaryIO) -> None:
         self._runtime = server.runtime
         self._framer = framer
         self._loop = asyncio.get_running_loop()
@@ -149,7 +140,7 @@ class StdioPeer:
 
     # ------------------------------------------------------------ reading
 
-    async def read_from(self, source: Any) -> None:
+    async def read_from(self, source: int | BinaryIO) -> None:
         """Read a descriptor, or a file without one, until the input ends or `end` is called."""
         if not isinstance(source, int):
             self.channel.reader = _BlockingReader(self, source, self._loop)
@@ -163,7 +154,7 @@ class StdioPeer:
             self.channel.reader = _BlockingReader(self, pipe, self._loop)
             await self._ended
             return
-        transport, _ = await self._loop.connect_read_pipe(lambda: _Reader(self), pipe)
+        transport, _ = await self._loop.connect_read_pipe(lambda: self, pipe)
         self.channel.reader = _Watched(self, transport, source)
         try:
             await self._ended
@@ -179,23 +170,20 @@ class StdioPeer:
             runtime.feed(self, message)
         channel.release()
 
+    data_received = feed
+
+    def eof_received(self) -> None:
+        self.end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end()
+
     def end(self) -> None:
         """No more input."""
         rest = self._framer.pending()
         if rest:
             self._runtime.feed(self, rest)
-        if not self._ended.done():
-            self._ended.set_result(None)
-
-    def watch_signals(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with suppress(NotImplementedError, ValueError, RuntimeError):
-                self._loop.add_signal_handler(number, self.stop)
-
-    def unwatch_signals(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with suppress(NotImplementedError, ValueError, RuntimeError):
-                self._loop.remove_signal_handler(number)
+        self.stop()
 
     def stop(self) -> None:
         """Serve no longer, although there may be more input."""
@@ -213,22 +201,6 @@ class StdioPeer:
             await asyncio.wait(runs, timeout=GRACE)
         self._runtime.drop(self.link)
         await self.channel.flushed(within=max(0.0, deadline - self._loop.time()) + GRACE)
-
-
-class _Reader(asyncio.Protocol):
-    """The loop's view of a StdioPeer."""
-
-    __slots__ = ("_peer", "data_received")
-
-    def __init__(self, peer: StdioPeer) -> None:
-        self._peer = peer
-        self.data_received = peer.feed  # type: ignore[method-assign]
-
-    def eof_received(self) -> None:
-        self._peer.end()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._peer.end()
 
 
 class _Watched:
@@ -251,7 +223,7 @@ class _Watched:
             self._timer = None
             self._transport.resume_reading()
 
-    def _look(self, last: Any) -> None:
+    def _look(self, last: object) -> None:
         rest = self._peer.channel.rest
         if rest is last and self._poll.poll(0):
             self._peer.stop()
@@ -262,7 +234,7 @@ class _Watched:
 class _BlockingReader:
     """For regular files and Windows, where a read cannot be waited for: a thread, one chunk ahead at most."""
 
-    def __init__(self, peer: StdioPeer, source: Any, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, peer: StdioPeer, source: BinaryIO | io.FileIO, loop: asyncio.AbstractEventLoop) -> None:
         self._peer = peer
         self._loop = loop
         self._source = source

@@ -11,6 +11,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import ClassVar, Final
 
+from msgspec import UNSET, Struct, field
+
 from redstart.protocol.framing import SSE_COMMENT, sse_event, sse_prime
 from redstart.transports.options import KEPT_BYTES
 from redstart.transports.request import HeaderList, HttpRequest
@@ -33,31 +35,32 @@ EVENT_COST: Final = 200
 RETRY_MS: Final = 1000
 
 
-class Writer:
+class Writer(Struct, eq=False):
     """Sends the events of one SSE response in order, as fast as the client takes them, and no faster."""
 
     patience: ClassVar[float] = 10.0
-    """Seconds that a client has to read why it was shed, before it is hung up on."""
-    __slots__ = (
-        "_blocked", "_bytes", "_events", "_idle", "_last", "_loop", "_parked", "_pump", "_request", "_timer", "closed",
-        "on_shed", "shed",
-    )  # fmt: skip
+    """Seconds that a client has to read why its stream was closed, before the server hangs up."""
 
-    def __init__(self, request: HttpRequest, headers: HeaderList) -> None:
-        self._request = request
-        self._loop = asyncio.get_running_loop()
-        self._parked: asyncio.Future[None] | None = None  # what the pump waits for while there is nothing to do
-        self._last = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._events: deque[bytes] = deque()
-        self._bytes = 0
-        self._idle = asyncio.Event()
-        self._blocked = 0.0  # since when the client has yet to take what was sent last
-        self.closed = False
-        self.shed = False
-        self.on_shed: Callable[[], None] | None = None
-        """Called when the stream is closed because its client does not read."""
-        self._pump = self._loop.create_task(self._run(headers))
+    _request: HttpRequest
+    _headers: HeaderList
+    closed: bool = False
+    shed: bool = False
+    on_shed: Callable[[], None] | None = None
+    """Called when the stream is closed because its client does not read."""
+    _events: deque[bytes] = field(default_factory=deque)
+    _bytes: int = 0
+    _blocked: float = 0.0
+    """Since when the client has yet to take what was sent last."""
+    _last: float = 0.0
+    _idle: asyncio.Event = field(default_factory=asyncio.Event)
+    _parked: asyncio.Future[None] | None = None
+    """What the pump waits for while there is nothing to send."""
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _timer: asyncio.TimerHandle | None = None
+    _pump: asyncio.Task[None] = UNSET  # type: ignore[assignment]  # until the next line
+
+    def __post_init__(self) -> None:
+        self._pump = self._loop.create_task(self._run())
 
     def push(self, event: bytes) -> None:
         """Queue one event. A client that does not read is shed, so that it cannot hold anybody else up.
@@ -153,12 +156,12 @@ class Writer:
                 self.push(SSE_COMMENT)
         self._timer = self._loop.call_later(due, self._beat)
 
-    async def _run(self, headers: HeaderList) -> None:
+    async def _run(self) -> None:
         request, events = self._request, self._events
         self._timer = self._loop.call_later(request.limits.keep_alive, self._beat)
         try:
             self._blocked = self._loop.time()
-            await request.begin(SSE_HEADERS + headers)
+            await request.begin(SSE_HEADERS + self._headers)
             self._blocked = 0.0
             while True:
                 while events:
@@ -209,15 +212,12 @@ class KeptEvents:
             self._logs.pop(log, None)
 
 
-class EventLog:
+class EventLog(Struct, eq=False):
     """The events of one session that its client may have missed, oldest first."""
 
-    __slots__ = ("_events", "_kept", "size")
-
-    def __init__(self, kept: KeptEvents) -> None:
-        self._kept = kept
-        self._events: deque[tuple[Stream, int, bytes]] = deque()
-        self.size = 0
+    _kept: KeptEvents
+    _events: deque[tuple[Stream, int, bytes]] = field(default_factory=deque)
+    size: int = 0
 
     def keep(self, stream: Stream, sequence: int, event: bytes) -> None:
         """Keep one event more, at the cost of the oldest ones; the newest is kept whatever its size."""
@@ -244,17 +244,14 @@ class EventLog:
         self._kept.shrink(self, size)
 
 
-class Stream:
+class Stream(Struct, eq=False):
     """The events of one stream of a handshake session: numbered and kept for a client that comes back."""
 
-    __slots__ = ("_log", "ended", "name", "sequence", "writer")
-
-    def __init__(self, name: str, log: EventLog) -> None:
-        self.name = name
-        self.sequence = 0
-        self.ended = False
-        self.writer: Writer | None = None
-        self._log = log
+    name: str
+    _log: EventLog
+    sequence: int = 0
+    ended: bool = False
+    writer: Writer | None = None
 
     def prime(self) -> bytes:
         """The first event: something to resume from."""
