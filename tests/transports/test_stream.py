@@ -162,14 +162,14 @@ def test_a_thousand_words_before_a_result_all_arrive() -> None:
 
 @pytest.mark.parametrize("era", ["handshake", "modern"])
 def test_a_tool_is_held_back_while_its_client_does_not_read(era: str) -> None:
-    server = Server("chatty")
-    said = 0
+    server, said, go = Server("chatty"), 0, asyncio.Event()
 
     @server.tool
     async def count(ctx: Context) -> str:
         nonlocal said
         for said in range(1, 3001):
             await ctx.progress(said)
+            await go.wait()
         return "counted"
 
     async def test() -> None:
@@ -179,9 +179,11 @@ def test_a_tool_is_held_back_while_its_client_does_not_read(era: str) -> None:
             response = http.start_modern(1, "tools/call", {"name": "count"}, meta={"progressToken": "t"})
         else:
             response = http.start(message(1, "tools/call", params), headers=await http.open())
+        await response.until(lambda r: b"progress" in r.body)
         response.may_send.clear()
+        go.set()
         last = -1
-        while said != last or not said:
+        while said != last:
             last = said
             for _ in range(10):
                 await asyncio.sleep(0)
@@ -252,5 +254,23 @@ def test_what_is_written_at_once_overtakes_nothing() -> None:
         await writer.finished()
         assert client.body == b"abcd"
         assert client.ended
+
+    run(test())
+
+
+def test_only_what_waits_now_counts_against_a_client() -> None:
+    async def test() -> None:
+        client = Client()
+        writer = client.open_stream()
+        for _ in range(4 * MAX_BYTES // 100_000):
+            client.reads.clear()
+            for _ in range(3):
+                writer.push(b"x" * 50_000)
+                await turn()
+            client.reads.set()
+            await writer.drain()
+        assert not writer.shed
+        writer.close()
+        await writer.finished()
 
     run(test())
