@@ -62,7 +62,7 @@ BUDGET: dict[str, int] = {
     "features": 3033,  # a declared thing and its compiled form are two
     "execution": 1142,  # with visible=, which needs the contexts
     "asking": 1970,
-    "adopt": 820,
+    "adopt": 740,
     "server": 1400,
     "transports": 2666,
     "auth": 0,  # not built yet
@@ -72,7 +72,7 @@ BUDGET: dict[str, int] = {
 }
 LONG_FUNCTIONS: set[str] = set()
 # Lower these when they can be lower. A cycle counts the imports inside of functions and under TYPE_CHECKING too.
-MAX_CYCLE, MAX_ANY, SAME_CLASS_NAMES, MAX_PARAMETERS = 3, 725, 0, 12
+MAX_CYCLE, MAX_ANY, SAME_CLASS_NAMES, MAX_PARAMETERS = 3, 560, 0, 12
 MAX_MODULES = 50  # loaded by a hello server on stdio
 MAX_FUNCTION = 40
 # Of one warm tools/call: functions of ours that are called, and files that they are in.

@@ -112,7 +112,8 @@ class ChildRunner:
 
     def __init__(self, location: Location, parent: ParentPipe) -> None:
         self._fn = load(location)
-        signature = compile_signature(self._fn, injected=injected) if location.typed else None
+        # The server has accepted the signature already, strictly or not.
+        signature = compile_signature(self._fn, injected=injected, lenient=True) if location.typed else None
         self._bind = decode if signature is None else signature.bind
         self._plan = make_plan(self._fn, signature.injected if signature else {}, _CONTEXTS, in_thread=True)
         self._cut = location.cut

@@ -13,12 +13,12 @@ import itertools
 import os
 import sys
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -289,7 +289,9 @@ class _Finder(PathFinder):
     """Finds the helpers of directory servers, and loads them as the files themselves."""
 
     @classmethod
-    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(
+        cls, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if not fullname.startswith(PREFIX):
             return None
         spec = super().find_spec(fullname, path, target)

@@ -53,7 +53,7 @@ def adopt(
     return declared
 
 
-def name_of(thing: Any) -> str:
+def name_of(thing: object) -> str:
     """What a server of `thing` is called: the name of the module, of the class, of the function."""
     if isinstance(thing, ModuleType):
         file = getattr(thing, "__file__", None)
@@ -130,14 +130,14 @@ class Selection:
         self._met.update(met)
         return bool(met)
 
-    def check(self, thing: Any) -> None:
+    def check(self, thing: object) -> None:
         """A name that names nothing is a slip of the pen."""
         lost = [name for name in [*(self.include or ()), *self.exclude] if name not in self._met]
         if lost:
             raise RegistrationError(f"include= and exclude=: {name_of(thing)} has no public {', '.join(lost)}")
 
 
-def _parts(thing: object, selection: Selection) -> Iterator[Any]:
+def _parts(thing: object, selection: Selection) -> Iterator[object]:
     """What of `thing` is to be registered."""
     if inspect.isroutine(thing) or isinstance(thing, functools.partial) or is_component(thing):
         yield thing
@@ -158,7 +158,7 @@ def _parts(thing: object, selection: Selection) -> Iterator[Any]:
             yield Tool(name, handler=part) if plain else part
 
 
-def _of_module(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
+def _of_module(module: ModuleType) -> Iterator[tuple[str, Callable[..., object]]]:
     """The functions that `__all__` names; without it, the public ones that are defined there."""
     exported = getattr(module, "__all__", None)
     for name in vars(module) if exported is None else exported:
@@ -179,7 +179,7 @@ def _explicit(module: ModuleType) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _of_instance(thing: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+def _of_instance(thing: object) -> Iterator[tuple[str, Callable[..., object]]]:
     """The public methods of its class, and of the classes of the same project that it inherits from."""
     kind = type(thing)
     for owner in kind.__mro__:

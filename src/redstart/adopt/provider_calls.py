@@ -107,7 +107,7 @@ def _elicit_of(ctx: RequestContext) -> Callable[..., object]:
 class _OwnResult(Struct):
     """What the method itself has returned, and what it promises."""
 
-    value: Any
+    value: object
     output: Output
 
 
@@ -116,7 +116,7 @@ class _ProvidedOutput(Output):
 
     __slots__ = ()
 
-    def result(self, value: Any, structured: str) -> t.ToolResult:
+    def result(self, value: object, structured: str) -> t.ToolResult:
         if type(value) is _OwnResult:
             return value.output.result(value.value, structured)
         if isinstance(value, list | tuple) and value and not is_media(value) and all(map(_is_item, value)):
@@ -125,7 +125,7 @@ class _ProvidedOutput(Output):
         return super().result(value, structured)
 
 
-def _is_item(value: Any) -> bool:
+def _is_item(value: object) -> bool:
     return isinstance(value, str) or is_content(value)
 
 
@@ -157,7 +157,7 @@ class ProvidedTool(Tool):
                 sent = {name: bound.get(name, value) for name, value in sent.items()}
             return {"sent": sent, "bound": bound}
 
-        async def dispatch(call: Call, arguments: dict[str, Any]) -> object:
+        async def dispatch(call: Call, arguments: dict[str, dict[str, object]]) -> object:
             value = await ask(call, self.name, arguments["sent"])
             if value is not NotImplemented:
                 return value

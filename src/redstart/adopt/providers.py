@@ -10,21 +10,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from redstart.adopt.provider_calls import ProvidedTool, ToolCall, is_declaration
 from redstart.execution.dependencies import injected
 from redstart.features.errors import RegistrationError, ToolError, log, place
 from redstart.features.marks import components
-from redstart.features.options import OwnParameters, Parameter
-from redstart.features.output import Output
 from redstart.features.prompts import Prompt
+from redstart.features.registry import Function
 from redstart.features.resources import Binding, Resource
 from redstart.features.tools import Tool
-from redstart.schema.callables import SignatureError, find_target, is_async, local_names
-from redstart.schema.docstring import parse_docstring
-from redstart.schema.signature import REFUSED, Signature, compile_signature
-from redstart.schema.types import UnsupportedType, compile_type
+from redstart.schema.callables import is_async
+from redstart.schema.signature import Signature
 
 if TYPE_CHECKING:
     from redstart.adopt.registrar import Registrar
@@ -51,7 +48,7 @@ class ToolProvider(Protocol):
     True
     """
 
-    def tools(self) -> Iterable[Any]:
+    def tools(self) -> Iterable[object]:
         """The tools: names of methods, `("mcp_name", "method")`, callables, `Tool` objects."""
         ...
 
@@ -73,7 +70,7 @@ class PromptProvider(Protocol):
     True
     """
 
-    def prompts(self) -> Iterable[Any]:
+    def prompts(self) -> Iterable[object]:
         """The prompts: `(name, description, arguments)`, names of methods, callables, `Prompt` objects."""
         ...
 
@@ -95,17 +92,17 @@ class ResourceProvider(Protocol):
     True
     """
 
-    def resources(self) -> Iterable[Any]:
+    def resources(self) -> Iterable[object]:
         """The resources: `(uri, name, description, mime_type)`, `Resource` objects."""
         ...
 
 
-def is_provider(thing: Any) -> bool:
+def is_provider(thing: object) -> bool:
     """Whether `thing` lists what it has. Looked up without running any property of it."""
     return any(_lists(thing, name) for name in LISTS)
 
 
-def _lists(thing: Any, name: str) -> bool:
+def _lists(thing: object, name: str) -> bool:
     """Whether `thing.name()` can be called as it is: `resources(kind)` of some library is no list of ours."""
     found = inspect.getattr_static(thing, name, None)
     if isinstance(found, staticmethod | classmethod):
@@ -134,14 +131,14 @@ def add_provider(
 class Source:
     """One provider, and what it says about itself, asked once."""
 
-    def __init__(self, provider: Any) -> None:
+    def __init__(self, provider: object) -> None:
         self.provider = provider
         self.name = provider.__name__ if inspect.ismodule(provider) else type(provider).__name__
         given = self._said("capabilities")
-        self.declared: frozenset[str] | None = None if given is None else frozenset(given)
+        self.declared: frozenset[str] | None = None if given is None else frozenset(map(str, given))
         """What `capabilities()` names; None, where there is no such method, means whatever there is."""
 
-    def _said(self, name: str) -> list[Any] | None:
+    def _said(self, name: str) -> list[object] | None:
         """What a method of the provider lists; None where it has no such method."""
         if not _lists(self.provider, name):
             return None
@@ -155,7 +152,7 @@ class Source:
             raise RegistrationError(f"{self._place(name)}: {name}() returns a list, not {found!r:.100}")
         return list(found)
 
-    def _listed(self, kind: str) -> list[Any]:
+    def _listed(self, kind: str) -> list[object]:
         found = self._said(kind) or []
         if kind == "tools" or self.declared is None or kind in self.declared:
             return found
@@ -166,9 +163,10 @@ class Source:
     def _place(self, name: str) -> str:
         return place(getattr(self.provider, name))
 
-    def _method(self, name: str) -> Callable[..., Any] | None:
-        found = getattr(self.provider, name, None)
-        return found if callable(found) else None
+    def _method(self, method: object) -> Function | None:
+        """The method of this name; what is not a name is the callable itself."""
+        value = getattr(self.provider, method, None) if isinstance(method, str) else method
+        return value if callable(value) else None
 
     # ------------------------------------------------------------ tools
 
@@ -183,22 +181,22 @@ class Source:
                 else:
                     yield thing
 
-    def _tool(self, descriptor: Any, may_lack: bool) -> Iterator[tuple[Component, bool]]:
+    def _tool(self, descriptor: object, may_lack: bool) -> Iterator[tuple[Component, bool]]:
         """The components of one descriptor, each with whether it can be called itself."""
         if isinstance(descriptor, Tool):
             yield descriptor, True
             return
         name, target = _pair(descriptor, self._place("tools"))
-        method = self._method(target) if isinstance(target, str) else target
+        method = self._method(target)
         if method is None:
             if not may_lack:
                 raise RegistrationError(f"{self._place('tools')}: {self.name} has no method {target}, and no tool_call")
-            yield Tool(name or target, handler=_nobody, input_schema={"type": "object"}, description=""), False
+            yield Tool(name or str(target), handler=_nobody, input_schema={"type": "object"}, description=""), False
             return
         for thing in components(method, injected):
             if isinstance(thing, Tool):
                 thing.name = name or thing.name
-                _be_lenient(thing)
+                thing.lenient = True  # what is listed by name is meant to be served
             yield thing, not is_declaration(method)
 
     # ------------------------------------------------------------ prompts
@@ -212,21 +210,21 @@ class Source:
             elif isinstance(descriptor, tuple):
                 yield self._described(descriptor, get)
             else:
-                method = self._method(descriptor) if isinstance(descriptor, str) else descriptor
-                if not callable(method):
+                method = self._method(descriptor)
+                if method is None:
                     raise RegistrationError(f"{self._place('prompts')}: {self.name} has no method {descriptor}")
-                yield from _only(Prompt, method)
+                marked = [thing for thing in components(method, injected) if isinstance(thing, Prompt)]
+                yield from marked or [Prompt(handler=method)]
 
-    def _described(self, descriptor: tuple[Any, ...], get: Callable[..., Any] | None) -> Prompt:
+    def _described(self, descriptor: tuple[object, ...], get: Function | None) -> Prompt:
         if not 2 <= len(descriptor) <= 3 or not all(isinstance(part, str) for part in descriptor[:2]):
             wanted = '("name", "description", [("argument", "description", required), …])'
             raise RegistrationError(f"{self._place('prompts')}: a prompt is {wanted}, not {descriptor!r:.200}")
         name = descriptor[0]
-        method = self._method(name)
-        if get is None and method is None:
+        handler = self._method(name) if get is None else _answers(partial(get, name), f"The prompt {name}")
+        if handler is None:
             raise RegistrationError(f"{self._place('prompts')}: {self.name} has no prompt_get, and no method {name}")
-        handler = method if get is None else _answers(partial(get, name), f"The prompt {name}")
-        made = Prompt.from_descriptor(descriptor, handler)  # type: ignore[arg-type] # one of the two is there
+        made = Prompt.from_descriptor(descriptor, handler)
         made.place = self._place("prompts" if get is None else "prompt_get")
         return made
 
@@ -248,45 +246,37 @@ class Source:
             yield Provided.from_descriptor(descriptor, _reader(read))
 
 
-def _pair(descriptor: Any, where: str) -> tuple[str, Any]:
+def _pair(descriptor: object, where: str) -> tuple[str, object]:
     """The MCP name, "" where it follows from the function, and the name of a method, or a callable."""
-    if isinstance(descriptor, str):
+    if isinstance(descriptor, str) or callable(descriptor):
         return "", descriptor
     if isinstance(descriptor, tuple):
         if len(descriptor) == 2 and isinstance(descriptor[0], str):
             return descriptor
         if len(descriptor) == 3 and isinstance(descriptor[2], int):
             raise RegistrationError(f"{where}: a method has one signature; leave the arity out of {descriptor!r}")
-    elif callable(descriptor):
-        return "", descriptor
     wanted = '"method", ("mcp_name", "method"), a callable or a Tool'
     raise RegistrationError(f"{where}: a tool is {wanted}, not {descriptor!r:.200}")
 
 
-def _only(kind: type[Prompt], method: Callable[..., Any]) -> Iterator[Prompt]:
-    """The prompts that a method is marked as; without a mark it is one."""
-    found = [thing for thing in components(method, injected) if isinstance(thing, kind)]
-    yield from found or [kind(handler=method)]
-
-
-def _nobody(arguments: dict[str, Any]) -> Any:
+def _nobody(arguments: dict[str, object]) -> object:
     return NotImplemented
 
 
 # ---------------------------------------------------------------- handlers
 
 
-def _answers(work: Callable[..., Any], what: str) -> Callable[..., Any]:
+def _answers(work: Function, what: str) -> Function:
     """`prompt_get` for one prompt, as a handler of all its arguments."""
 
-    def answered(value: Any) -> Any:
+    def answered(value: object) -> object:
         if value is NotImplemented:
             raise ToolError(f"{what} is listed, but its provider does not answer for it")
         return value
 
     if is_async(work):
 
-        async def later(arguments_: dict[str, Any]) -> Any:
+        async def later(arguments_: dict[str, object]) -> object:
             return answered(await work(arguments_))
 
         return later
@@ -296,65 +286,24 @@ def _answers(work: Callable[..., Any], what: str) -> Callable[..., Any]:
 class Provided(Resource):
     """A resource that a provider's `resource_read` answers for: it gets the URI, and the template's variables."""
 
-    def _check_parameters(self, names: Any) -> None:
+    def _check_parameters(self, names: object) -> None:
         """The handler is `_reader`'s, and fits."""
 
     def _binding(self, signature: Signature) -> Binding:
         return lambda uri, variables: {"uri": uri, "arguments": dict(variables)}
 
 
-def _reader(read: Callable[..., Any]) -> Callable[..., Any]:
+def _reader(read: Function) -> Function:
     """`resource_read(uri, arguments)`, or `resource_read(uri)`, as a handler; what is not its business is not there."""
     alone = len(inspect.signature(read).parameters) == 1
 
-    def found(value: Any) -> Any:
+    def found(value: object) -> object:
         return None if value is NotImplemented else value
 
     if is_async(read):
 
-        async def later(uri: str, arguments: dict[str, Any]) -> Any:
+        async def later(uri: str, arguments: dict[str, object]) -> object:
             return found(await (read(uri) if alone else read(uri, arguments)))
 
         return later
     return lambda uri, arguments: found(read(uri) if alone else read(uri, arguments))
-
-
-# ---------------------------------------------------------------- types that nobody knows
-
-
-def _be_lenient(tool: Tool) -> None:
-    """A parameter of a type that JSON does not know is a string; a result of such a type promises nothing.
-
-    What is listed by name is meant to be served, so an unknown type must not keep it out.
-    """
-    if not tool.typed:
-        return
-    names = local_names(tool.handler)
-    target = find_target(tool.handler, None, names)
-    try:
-        returns = compile_signature(tool.handler, injected=injected, names=names).returns
-    except SignatureError:
-        if any(parameter.kind in REFUSED for parameter in target.parameters):
-            raise
-        docs = parse_docstring(target.doc)
-        kinds = [(p, target.resolve(p.annotation, p.name)) for p in target.parameters]
-        given = [(p, kind) for p, kind in kinds if not injected(kind, p.default)]
-        tool.parameters = OwnParameters(_parameter(p, kind, docs.params.get(p.name, "")) for p, kind in given)
-        tool.description = docs.description if tool.description is None else tool.description
-        tool.typed = False
-        returns = target.resolve(target.returns, "return")
-    try:
-        Output(returns, tool.output_schema, tool.outputs, tool.cut, tool.place)
-    except UnsupportedType:
-        tool.return_type = Any
-
-
-def _parameter(parameter: inspect.Parameter, annotation: Any, description: str) -> Parameter:
-    kind: Any = Any if parameter.annotation is parameter.empty else annotation
-    try:
-        compile_type(kind)
-    except UnsupportedType:
-        kind = "string"
-    if parameter.default is parameter.empty:
-        return Parameter(parameter.name, kind, description, required=True)
-    return Parameter(parameter.name, kind, description, default=parameter.default)

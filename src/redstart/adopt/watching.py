@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from redstart.features.errors import log
 
@@ -68,7 +68,7 @@ def _hints(folders: Sequence[Path], there: dict[str, int], stop: threading.Event
         while not stop.wait(POLL) and not _identities(folders):
             pass
         return
-    options: dict[str, Any] = {"stop_event": stop, "step": SETTLE, "debounce": 10 * SETTLE, "raise_interrupt": False}
+    options: dict[str, object] = {"stop_event": stop, "step": SETTLE, "debounce": 10 * SETTLE, "raise_interrupt": False}
     # A change between the first look and the first moment of the watch is met by the first time-out.
     first = True
     for changes in watch(*there, yield_on_timeout=True, rust_timeout=int(POLL * 1000), **options):

@@ -11,7 +11,7 @@ import enum
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final, Protocol, get_args, get_type_hints
+from typing import Any, Final, Protocol, TypeVar, get_args, get_type_hints
 
 from msgspec import UNSET, Struct
 
@@ -25,6 +25,8 @@ from redstart.schema.signature import Argument
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
 
+M = TypeVar("M")
+
 LIMIT: Final = 100
 """How many values a result may have at most, by the spec."""
 
@@ -37,7 +39,7 @@ class Complete(Struct, frozen=True, eq=False, metaclass=t.Explained):
     ...     return f"Review this {language} code."
     """
 
-    source: Any
+    source: object
 
     def __post_init__(self) -> None:
         Rule(_source, optional=False).check("source of Complete", self.source)
@@ -46,8 +48,8 @@ class Complete(Struct, frozen=True, eq=False, metaclass=t.Explained):
 class Completer:
     """One source, compiled: `invoke` runs it, unless its values are already known."""
 
-    def __init__(self, source: Any, argument: str, where: str) -> None:
-        self.source = source
+    def __init__(self, source: object, argument: str, where: str) -> None:
+        self.source: Any = source
         self.argument = argument
         self.where = where
         self.invoke: Invoke = not_equipped
@@ -264,7 +266,7 @@ def completers(fields: Iterable[Argument], where: str, compiler: Compiler) -> di
     return made
 
 
-def noted(annotation: object, kind: type) -> Any:
+def noted(annotation: object, kind: type[M]) -> M | type[M] | None:
     """The mark of a kind, an instance or the class itself, anywhere in an annotation; None where there is none."""
     for item in getattr(annotation, "__metadata__", ()):
         if item is kind or isinstance(item, kind):

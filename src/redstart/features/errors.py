@@ -118,7 +118,7 @@ def _safe_str(error: BaseException) -> str:
         return "(the exception has no text)"
 
 
-def place(fn: Any) -> str:
+def place(fn: object) -> str:
     """`file.py:12` of a function, for messages to people."""
     target = getattr(fn, "__wrapped__", fn)
     target = getattr(target, "func", target)

@@ -17,7 +17,7 @@ CELL: Final = 200
 """Characters of a cell that the model sees."""
 
 
-def table(names: Iterable[Any], rows: Iterable[Iterable[Any]], height: int, unit: str = "rows") -> Text:
+def table(names: Iterable[object], rows: Iterable[Iterable[object]], height: int, unit: str = "rows") -> Text:
     """A Markdown table, with a line that says how many rows were left out."""
     columns = [_cell(name) for name in names]
     lines = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
@@ -27,7 +27,7 @@ def table(names: Iterable[Any], rows: Iterable[Iterable[Any]], height: int, unit
     return Text("\n".join(lines))
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     text = str(value).replace("|", "\\|").replace("\r", "").replace("\n", " ")
     return text if len(text) <= CELL else text[: CELL - 1] + "…"
 

@@ -14,20 +14,20 @@ from redstart.features.tools import tool_of
 
 if TYPE_CHECKING:
     from redstart.features.prompts import Prompt
-    from redstart.features.registry import Injected
+    from redstart.features.registry import Function, Injected
     from redstart.features.resources import Resource
     from redstart.features.tools import Tool
 
     Component: TypeAlias = Tool | Prompt | Resource
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 MARKS: Final = "__redstart_marks__"
 PREDICATE: Final = "__redstart_predicate__"
 _CLASSES: Final = {"tool": "Tool", "prompt": "Prompt", "resource": "Resource"}
 
 
-def mark(fn: F, kind: str, options: dict[str, Any]) -> F:
+def mark(fn: F, kind: str, options: dict[str, object]) -> F:
     """Note on `fn` that it is to be served as a `kind`; a function may be several things."""
     checked: object = fn
     if not callable(checked) or isinstance(checked, type):
@@ -59,7 +59,7 @@ def components(fn: Any, injected: Injected) -> list[Component]:
     return made
 
 
-def _make(kind: str, fn: Any, options: dict[str, Any]) -> Component:
+def _make(kind: str, fn: Function, options: dict[str, object]) -> Component:
     # The module is loaded when there is something of that kind.
     made: Component = getattr(import_module(f"redstart.features.{kind}s"), _CLASSES[kind])(handler=fn, **options)
     return made

@@ -43,10 +43,10 @@ class Parameter(msgspec.Struct, metaclass=t.Explained):
     """
 
     name: str
-    type: Any = "string"
+    type: object = "string"
     description: str = ""
     required: bool = False
-    default: Any = msgspec.UNSET
+    default: object = msgspec.UNSET
 
     def __post_init__(self) -> None:
         self.name = REQUIRED_TEXT.check("name of a Parameter", self.name)
@@ -86,7 +86,7 @@ def icons(label: str, value: object) -> list[t.Icon]:
     return [sound(label, icon) for icon in instances(label, value, t.Icon, "Icon", hint)]
 
 
-def tool_annotations(label: str, value: object) -> dict[str, Any]:
+def tool_annotations(label: str, value: object) -> dict[str, object]:
     found = {name: one for name, one in json_object(label, value).items() if one is not None}
     for name in ANNOTATIONS:
         if name in found:
@@ -162,7 +162,7 @@ class _Options(TypedDict, total=False):
     description: Annotated[str | None, Rule(text)]
     title: Annotated[str | None, Rule(text)]
     icons: Annotated[Sequence[t.Icon] | None, Rule(icons)]
-    meta: Annotated[Mapping[str, Any] | None, Rule(json_object)]
+    meta: Annotated[Mapping[str, object] | None, Rule(json_object)]
     needs: Annotated[str | Sequence[str], Rule(needs, (), optional=True)]
     executor: Annotated[Literal["inline", "thread", "process"] | None, Rule(one_of("inline", "thread", "process"))]
     timeout: Annotated[float | None, Rule(endless_seconds)]
@@ -174,10 +174,10 @@ class ToolOptions(_Options, total=False):
     """What `Tool` and `@tool(...)` take."""
 
     parameters: Annotated[Sequence[Parameter] | None, Rule(parameters)]
-    input_schema: Annotated[Mapping[str, Any] | None, Rule(mapping)]
-    output_schema: Annotated[Mapping[str, Any] | None, Rule(mapping)]
+    input_schema: Annotated[Mapping[str, object] | None, Rule(mapping)]
+    output_schema: Annotated[Mapping[str, object] | None, Rule(mapping)]
     return_type: Annotated[Any, Rule(anything, msgspec.UNSET, optional=False)]
-    annotations: Annotated[Mapping[str, Any] | None, Rule(tool_annotations)]
+    annotations: Annotated[Mapping[str, object] | None, Rule(tool_annotations)]
     task: Annotated[Task | bool, Rule(task, "forbidden")]
     concurrency: Annotated[int | None, Rule(at_least(1))]
     max_result_bytes: Annotated[int | None, Rule(at_least(1))]
@@ -206,7 +206,7 @@ class ResourceOptions(_Options, total=False):
 
     mime_type: Annotated[str | None, Rule(text)]
     size: Annotated[int | None, Rule(at_least(0))]
-    annotations: Annotated[t.Annotations | Mapping[str, Any] | None, Rule(resource_annotations)]
+    annotations: Annotated[t.Annotations | Mapping[str, object] | None, Rule(resource_annotations)]
     cache: Annotated[Cache | None, Rule(cache_rule)]
     unsafe: Annotated[Iterable[str], Rule(texts, (), optional=True)]
 

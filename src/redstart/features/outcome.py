@@ -8,7 +8,7 @@ Tools are different: their failures are results that the model reads.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 from redstart.features.errors import ErrorPolicy, ToolError, log
 from redstart.features.results import Unencodable
@@ -16,8 +16,10 @@ from redstart.features.tools import check_needs
 from redstart.protocol.call import Call
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
+R = TypeVar("R")
 
-async def outcome(work: Awaitable[Any], finish: Callable[[Any], Any], errors: ErrorPolicy, what: str) -> Any:
+
+async def outcome(work: Awaitable[object], finish: Callable[[object], R], errors: ErrorPolicy, what: str) -> R:
     """What `finish` makes of the handler's value; whatever goes wrong becomes a ProtocolError."""
     try:
         return finish(await work)

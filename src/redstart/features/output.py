@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from types import GenericAlias
 from typing import Annotated, Any, Final, NotRequired, TypedDict, get_args, get_origin
 
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -40,8 +41,8 @@ class Cut(Struct, frozen=True):
 class Collected(Struct):
     """All that a generator has given."""
 
-    items: list[Any]
-    returned: Any = None
+    items: list[object]
+    returned: object = None
     cut: Cut | None = None
     truncated: bool = False
 
@@ -59,8 +60,8 @@ class Output:
 
     def __init__(
         self,
-        annotation: Any,
-        schema: Mapping[str, Any] | None,
+        annotation: object,
+        schema: Mapping[str, object] | None,
         names: Sequence[str] | None,
         cut: Cut | None,
         where: str,
@@ -71,7 +72,7 @@ class Output:
         self._names = tuple(names) if names is not None else _names_in(annotation)
         self._check: Callable[[bytes], Any] | None = None
         self._allowed: tuple[type, ...] = ()
-        self._exact: Any = None
+        self._exact: object = None
         self._text = False  # whether it promises a text
         self.schema = schema
         if schema is not None:
@@ -86,7 +87,7 @@ class Output:
         if self.schema is not None and self.schema.get("type") != "object":
             self._wraps = ("objects", "any") if schema is None else ("objects",)
 
-    def _promise(self, annotation: Any) -> None:
+    def _promise(self, annotation: object) -> None:
         for kind in (annotation, *get_args(annotation)):
             if words := ours_for(kind):
                 raise RegistrationError(f"{self._where}: {words}")
@@ -97,7 +98,9 @@ class Output:
             self._text = _bare(annotation) is str
             annotation = Any
         if self._cut is not None and self._cut.many:
-            annotation = _record("Solutions", {"solutions": list[annotation], "truncated": NotRequired[bool]})
+            annotation = _record(
+                "Solutions", {"solutions": GenericAlias(list, (annotation,)), "truncated": NotRequired[bool]}
+            )
         elif annotation is Any:
             return
         shape = compile_type(annotation, where=self._where)
@@ -106,7 +109,7 @@ class Output:
         # A value of exactly one of these classes needs no check.
         self._exact = annotation if annotation in (int, bool) else None
 
-    def listed(self, structured: str) -> Any:
+    def listed(self, structured: str) -> object:
         """The schema for `tools/list`, in a revision that knows `structured`."""
         if self.schema is None or structured == "none":
             return None
@@ -131,11 +134,11 @@ class Output:
         made.structured = UNSET if structured == "none" else Raw(raw)
         return made
 
-    def converted(self, value: Any) -> Any:
+    def converted(self, value: object) -> object:
         """Convert the value in the thread of its handler: a lazy value may block while it loads."""
         return value if value is NotImplemented or type(value) in LEAVES else Converted(self._made(value))
 
-    def _made(self, value: Any) -> t.ToolResult:
+    def _made(self, value: object) -> t.ToolResult:
         if type(value) is Converted:
             return value.result
         if type(value) is Collected:
@@ -144,7 +147,7 @@ class Output:
             return self._collected(Collected(_logical(value), cut=self._cut))
         return self._one(value)
 
-    def _one(self, value: Any) -> t.ToolResult:
+    def _one(self, value: object) -> t.ToolResult:
         """The result of one value."""
         if isinstance(value, t.ToolResult):
             self._refuse_lack(value)
@@ -169,7 +172,7 @@ class Output:
         raw = to_json(value)
         return t.ToolResult(content=[t.Text(_text(value, raw))], structured=Raw(raw))
 
-    def _named(self, value: Any) -> t.ToolResult:
+    def _named(self, value: object) -> t.ToolResult:
         made = named(self._names or (), decode(value) if type(value) is Raw else value)
         lines = [f"{name}: {_text(item, to_json(item))}" for name, item in made.items()]
         return t.ToolResult(content=[t.Text("\n".join(lines))], structured=Raw(to_json(made)))
@@ -234,7 +237,7 @@ class Output:
                     )
 
 
-def named(names: Sequence[str], value: Any) -> dict[str, Any]:
+def named(names: Sequence[str], value: object) -> dict[str, object]:
     """The outputs by their names, from a tuple, a mapping or an object with such attributes."""
     if isinstance(value, Mapping) and set(names) <= value.keys():
         return {name: value[name] for name in names}
@@ -247,7 +250,7 @@ def named(names: Sequence[str], value: Any) -> dict[str, Any]:
     raise ValueError(f"expected the {len(names)} outputs {', '.join(names)}, got {type(value).__name__}")
 
 
-def _entry(result: t.ToolResult, value: Any) -> bytes:
+def _entry(result: t.ToolResult, value: object) -> bytes:
     """A solution as an entry of `solutions`: its data, or the text that it is."""
     if result.structured is not UNSET:
         return bytes(result.structured)
@@ -255,7 +258,7 @@ def _entry(result: t.ToolResult, value: Any) -> bytes:
     return to_json(value) if not isinstance(value, t.Content | ToolError | t.ToolResult) else to_json("\n".join(texts))
 
 
-def _text(value: Any, raw: bytes) -> str:
+def _text(value: object, raw: bytes) -> str:
     """Text for the model: a string as it is, anything else as JSON."""
     if isinstance(value, str):
         return value
@@ -264,7 +267,7 @@ def _text(value: Any, raw: bytes) -> str:
     return raw.decode()
 
 
-def _logical(value: Any) -> list[Any]:
+def _logical(value: object) -> list[object]:
     """The solutions that a plain value of a predicate stands for: None and False are no solution."""
     if type(value) is Raw:
         value = decode(value)
@@ -276,7 +279,7 @@ def names_nothing(names: Sequence[str] | None, cut: Cut | None) -> bool:
     return names is not None and not names and cut is not None and cut.logical
 
 
-def _checking(schema: Mapping[str, Any], where: str) -> Callable[[bytes], object]:
+def _checking(schema: Mapping[str, object], where: str) -> Callable[[bytes], object]:
     from redstart.schema.json_schema import compile_schema  # most outputs follow from an annotation
 
     validator = compile_schema(schema, where=where)
@@ -284,7 +287,7 @@ def _checking(schema: Mapping[str, Any], where: str) -> Callable[[bytes], object
     return lambda raw: validator.check(decode(raw), noun="value")
 
 
-def _record(name: str, fields: dict[str, Any]) -> Any:
+def _record(name: str, fields: dict[str, object]) -> object:
     """A TypedDict whose fields are known only now."""
     make: Any = TypedDict
     return make(name, fields)
@@ -293,7 +296,7 @@ def _record(name: str, fields: dict[str, Any]) -> Any:
 _OF_DOCUMENTS: Final = ("$schema", "$defs", "definitions")
 
 
-def _wrapped_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _wrapped_schema(schema: Mapping[str, object]) -> dict[str, object]:
     inner = {key: value for key, value in schema.items() if key not in _OF_DOCUMENTS}
     return {
         "type": "object",
@@ -310,7 +313,7 @@ _NOT_DATA: Final = (None, type(None), str, bytes, list, tuple, Any, object, insp
 _STREAMS: Final = ("Iterator", "AsyncIterator", "Generator", "AsyncGenerator", "Iterable", "AsyncIterable")
 
 
-def is_data(annotation: Any) -> bool:
+def is_data(annotation: object) -> bool:
     """Whether a return annotation promises data (then it has a schema) rather than text, content or nothing."""
     annotation = _bare(annotation)
     if isinstance(annotation, UnsetType) or annotation in _NOT_DATA or not _is_annotation(annotation):
@@ -323,28 +326,32 @@ def is_data(annotation: Any) -> bool:
     return not (get_origin(annotation) is tuple and inner[:1] == (bytes,))
 
 
-def _bare(annotation: Any) -> Any:
+def _bare(annotation: object) -> object:
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
-def _streams(annotation: Any) -> bool:
-    return getattr(get_origin(annotation), "__name__", "") in _STREAMS
+def _origin_name(annotation: object) -> str:
+    return getattr(get_origin(annotation), "__name__", "")
 
 
-def _is_annotation(annotation: Any) -> bool:
+def _streams(annotation: object) -> bool:
+    return _origin_name(annotation) in _STREAMS
+
+
+def _is_annotation(annotation: object) -> bool:
     marks = ("__supertype__", "__value__")
     return (
         isinstance(annotation, type) or get_origin(annotation) is not None or any(hasattr(annotation, m) for m in marks)
     )
 
 
-def _speaks_blocks(annotation: Any) -> bool:
+def _speaks_blocks(annotation: object) -> bool:
     if isinstance(annotation, type) and get_origin(annotation) is None:
         return issubclass(annotation, t.Content | t.ToolResult | ToolError) or is_loaded_type(annotation)
     return any(_speaks_blocks(a) for a in get_args(annotation))
 
 
-def _block_types(annotation: Any) -> tuple[type, ...]:
+def _block_types(annotation: object) -> tuple[type, ...]:
     """The content classes that `-> Image` and `-> list[Text | Image]` allow; () for all."""
     annotation = _bare(annotation)
     if isinstance(annotation, type) and get_origin(annotation) is None:
@@ -361,24 +368,24 @@ def _block_types(annotation: Any) -> tuple[type, ...]:
     return () if t.Content in content else content
 
 
-def _is_block_class(kind: Any) -> bool:
+def _is_block_class(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, t.Content | ToolError)
 
 
 _ORIGINS_OF_LISTS: Final = (list, Sequence)
 
 
-def _element(annotation: Any, cut: Cut | None) -> Any:
+def _element(annotation: object, cut: Cut | None) -> object:
     """What one solution is, or what a generator returns at its end, or the annotation itself."""
     if not _streams(annotation):
         return annotation
     inner = get_args(annotation)
     if cut is not None:
         return inner[0] if inner else Any
-    return inner[2] if get_origin(annotation).__name__ == "Generator" and len(inner) == 3 else Any
+    return inner[2] if _origin_name(annotation) == "Generator" and len(inner) == 3 else Any
 
 
-def _names_in(annotation: Any) -> tuple[str, ...] | None:
+def _names_in(annotation: object) -> tuple[str, ...] | None:
     """The names in `tuple[Annotated[int, "Q"], Annotated[int, "R"]]`."""
     if get_origin(annotation) is not tuple:
         return None
@@ -387,7 +394,7 @@ def _names_in(annotation: Any) -> tuple[str, ...] | None:
     return names if names and len(names) == len(marks) else None
 
 
-def _typed(names: Sequence[str], annotation: Any) -> dict[str, Any]:
+def _typed(names: Sequence[str], annotation: object) -> dict[str, object]:
     """The type of each named output, as far as the annotation tells."""
     inner = get_args(annotation) if get_origin(annotation) is tuple else ()
     if len(names) == 1 and not (inner and len(inner) == 1):
@@ -397,7 +404,7 @@ def _typed(names: Sequence[str], annotation: Any) -> dict[str, Any]:
     return dict.fromkeys(names, Any)
 
 
-def _known(annotation: Any) -> Any:
+def _known(annotation: object) -> object:
     if isinstance(annotation, UnsetType) or annotation in (None, object, inspect.Signature.empty):
         return Any
     return annotation if _is_annotation(annotation) else Any

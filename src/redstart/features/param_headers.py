@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import Struct
 
@@ -33,11 +32,11 @@ class Header(Struct, frozen=True):
         return {"x-mcp-header": self.name}
 
 
-def _token(label: str, value: Any) -> str:
+def _token(label: str, value: object) -> str:
     return value if isinstance(value, str) and re.fullmatch(TOKEN, value) else wrong(label, "a header name", value)
 
 
-def header_rules(schema: Mapping[str, Any], where: str) -> list[ParamRule]:
+def header_rules(schema: Mapping[str, object], where: str) -> list[ParamRule]:
     """The rules of a tool's input schema."""
     try:
         return param_rules(schema)

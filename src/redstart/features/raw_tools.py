@@ -4,41 +4,43 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast, get_origin
+from typing import cast, get_origin
 
 from msgspec import UNSET, Raw, Struct
 
 from redstart.features.errors import RegistrationError
 from redstart.features.options import OwnParameters, Parameter
-from redstart.features.registry import Injected
+from redstart.features.registry import Function, Injected
 from redstart.schema.json_schema import Validator, compile_schema
 from redstart.schema.signature import EMPTY, Signature
 from redstart.wire.jsonrpc import decode
 
-Read = Callable[[bytes | Raw | None], dict[str, Any]]
+Read = Callable[[bytes | Raw | None], dict[str, object]]
 
 
 class Explicit(Struct):
     """What a given schema, and the handler's own signature, amount to."""
 
-    schema: Mapping[str, Any]
+    schema: Mapping[str, object]
     bind: Read
-    injected: dict[str, Any]
-    returns: Any
+    injected: dict[str, object]
+    returns: object
 
 
 def compile_explicit(
     name: str,
-    handler: Callable[..., Any],
+    handler: Function,
     parameters: Sequence[Parameter] | None,
-    schema: Mapping[str, Any] | None,
+    schema: Mapping[str, object] | None,
     injected: Injected,
     where: str,
     apply_defaults: bool = False,
 ) -> Explicit:
     """A handler with a given schema: it takes the arguments by name, or all of them as one dict."""
-    taken = [p for p in _parameters(handler) if not injected(_annotation(handler, p), p.default)]
-    given = {p.name: _annotation(handler, p) for p in _parameters(handler) if p not in taken}
+    own = inspect.signature(handler)
+    kinds = {p.name: _resolved(handler, p.name, p.annotation) for p in own.parameters.values()}
+    given = {p.name: kinds[p.name] for p in own.parameters.values() if injected(kinds[p.name], p.default)}
+    taken = [p for p in own.parameters.values() if p.name not in given]
     if schema is None:
         rows = [(p.name, p.type, p.description, p.required, _default(p)) for p in parameters or ()]
         signature = Signature.from_parameters(name, rows)
@@ -49,28 +51,19 @@ def compile_explicit(
             raise RegistrationError(f'{where}: the input schema of {name} must have "type": "object"')
         where_in = f"{where}: input schema of {name}"
         read = _checking(compile_schema(schema, where=where_in, defaults=apply_defaults))
-    if _takes_context(taken, schema.get("properties", {})):
+    properties = cast(Mapping[str, object], schema.get("properties", {}))
+    if _takes_context(taken, properties):
         given[taken.pop().name] = inspect.Parameter.empty  # whichever context suits the handler
-    returns = _resolved(handler, "return", inspect.signature(handler).return_annotation)
-    if not isinstance(parameters, OwnParameters) and _takes_one_dict(taken, schema.get("properties", {})):
-        only = taken[0].name
-        return Explicit(schema, lambda raw: {only: read(raw)}, given, returns)
-    return Explicit(schema, _as_one_dict(read, taken, schema, where), given, returns)
+    returns = _resolved(handler, "return", own.return_annotation)
+    by_name = isinstance(parameters, OwnParameters) or not _takes_one_dict(taken, properties)
+    return Explicit(schema, _binding(read, taken, properties, by_name, where), given, returns)
 
 
-def _default(parameter: Parameter) -> Any:
+def _default(parameter: Parameter) -> object:
     return EMPTY if parameter.default is UNSET else parameter.default
 
 
-def _parameters(handler: Callable[..., Any]) -> list[inspect.Parameter]:
-    return list(inspect.signature(handler).parameters.values())
-
-
-def _annotation(handler: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    return _resolved(handler, parameter.name, parameter.annotation)
-
-
-def _resolved(handler: Callable[..., Any], name: str, annotation: Any) -> Any:
+def _resolved(handler: Function, name: str, annotation: object) -> object:
     """The annotation itself, where it was written as text and its names are known."""
     if isinstance(annotation, str):
         try:
@@ -81,14 +74,14 @@ def _resolved(handler: Callable[..., Any], name: str, annotation: Any) -> Any:
 
 
 def _checking(validator: Validator) -> Read:
-    def read(raw: bytes | Raw | None) -> dict[str, Any]:
+    def read(raw: bytes | Raw | None) -> dict[str, object]:
         value = decode(raw) if raw else None
-        return cast(dict[str, Any], validator.read({} if value is None else value))
+        return cast(dict[str, object], validator.read({} if value is None else value))
 
     return read
 
 
-def _takes_context(taken: Sequence[inspect.Parameter], properties: Mapping[str, Any]) -> bool:
+def _takes_context(taken: Sequence[inspect.Parameter], properties: Mapping[str, object]) -> bool:
     """Whether this is `handler(args, ctx)`: told by the signature, not by trying."""
     if len(taken) != 2 or any(p.default is not p.empty or p.kind not in POSITIONAL for p in taken):
         return False
@@ -101,7 +94,7 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 DICTS = (inspect.Parameter.empty, dict, Mapping)
 
 
-def _takes_one_dict(taken: Sequence[inspect.Parameter], properties: Mapping[str, Any]) -> bool:
+def _takes_one_dict(taken: Sequence[inspect.Parameter], properties: Mapping[str, object]) -> bool:
     """Whether this is `handler(args)`, though the tool's only property is called `args` too."""
     if len(taken) != 1 or list(properties) != [taken[0].name]:
         return False
@@ -110,33 +103,28 @@ def _takes_one_dict(taken: Sequence[inspect.Parameter], properties: Mapping[str,
     return taken[0].kind in POSITIONAL and (known or (get_origin(annotation) or annotation) in DICTS)
 
 
-def _as_one_dict(read: Read, arguments: Sequence[inspect.Parameter], schema: Mapping[str, Any], where: str) -> Read:
-    """How the handler of an explicit tool gets its arguments, told by its signature."""
-    properties = schema.get("properties", {})
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in arguments)
-    known = [p.name for p in arguments if p.name in properties]
-    strangers = [
-        p.name for p in arguments if p.name not in known and p.default is p.empty and p.kind is not p.VAR_KEYWORD
-    ]
-    if open_ended and not strangers:
-        return read
-    if not strangers and not known:
-        return _dropping(read)
-    if not known and len(strangers) == 1:
-        only = strangers[0]
+def _binding(
+    read: Read, taken: Sequence[inspect.Parameter], properties: Mapping[str, object], by_name: bool, where: str
+) -> Read:
+    """How the handler gets its arguments, told by its signature: by name, all of them as one dict, or not at all."""
+    known = [p.name for p in taken if p.name in properties]
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in taken)
+    strangers = [p.name for p in taken if p.name not in known and p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    if not by_name or (not known and len(strangers) == 1):
+        only = taken[0].name if not by_name else strangers[0]
         return lambda raw: {only: read(raw)}
-    missing = [name for name in properties if name not in known]
+    missing = [] if open_ended or not known else [name for name in properties if name not in known]
     if strangers or missing:
+        lost = strangers + [name for name in properties if name not in known]
         raise RegistrationError(
             f"{where}: a handler with a given schema takes its arguments by name, or all of them as one dict "
-            f"(and a context); what the handler and the schema do not share: {', '.join(strangers + missing)}"
+            f"(and a context); what the handler and the schema do not share: {', '.join(lost)}"
         )
-    return read
+    if known or open_ended:
+        return read
 
-
-def _dropping(read: Read) -> Read:
-    def bind(raw: bytes | Raw | None) -> dict[str, Any]:
-        read(raw)
+    def bind(raw: bytes | Raw | None) -> dict[str, object]:
+        read(raw)  # the handler takes none of them, but they are checked
         return {}
 
     return bind

@@ -56,7 +56,7 @@ def ours_for(kind: Any) -> str:
     return f"{kind.__module__}.{kind.__name__} belongs to another framework: write redstart.{name}"
 
 
-def _foreign(value: Any) -> Any:
+def _foreign(value: object) -> object:
     """Convert what msgspec does not know: objects of other libraries, recognised by their methods, and containers."""
     if not isinstance(value, type):
         if words := ours_for(type(value)):
@@ -78,10 +78,10 @@ def _foreign(value: Any) -> Any:
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_foreign, decimal_format="number").encode
 
 
-def to_json(value: Any) -> bytes:
+def to_json(value: object) -> bytes:
     """`value` as compact JSON; a NamedTuple is an object; NaN and Infinity are refused, not turned into null."""
     kind = type(value)
-    if kind is Raw:
+    if isinstance(value, Raw):
         return bytes(value)
     try:
         if kind not in LEAVES and _holds_named(value):
@@ -94,7 +94,7 @@ def to_json(value: Any) -> bytes:
     return raw
 
 
-def _has_non_finite(value: Any) -> bool:
+def _has_non_finite(value: object) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
     if isinstance(value, Decimal):
@@ -133,13 +133,13 @@ def _holds_named(value: Any) -> bool:
     return any(_holds_named(getattr(value, name, None)) for name in _fields(kind))
 
 
-def _any_named(values: Iterable[Any]) -> bool:
+def _any_named(values: Iterable[object]) -> bool:
     return not LEAVES.issuperset(map(type, values)) and any(
         _holds_named(item) for item in values if type(item) not in LEAVES
     )
 
 
-def _fields(kind: Any) -> Iterable[str]:
+def _fields(kind: object) -> Iterable[str]:
     return getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", None) or ()
 
 
@@ -150,7 +150,7 @@ def _data_fields(value: Any) -> list[str]:
     return [field.name for field in fields(value)]
 
 
-def _unnamed(value: Any) -> Any:
+def _unnamed(value: Any) -> object:
     """The same value with dicts in place of NamedTuples, and of the records that hold them."""
     kind: Any = type(value)
     if kind in LEAVES:
@@ -194,12 +194,12 @@ def _loaded_type(kind: type) -> str | None:
     return None
 
 
-def is_loaded_type(kind: Any) -> bool:
+def is_loaded_type(kind: object) -> bool:
     """Whether `kind` is a class of one of these libraries, which has a picture or table for a schema."""
     return isinstance(kind, type) and _loaded_type(kind) is not None
 
 
-def is_media(value: Any) -> bool:
+def is_media(value: object) -> bool:
     """Whether `value` is `(bytes, "image/png")`."""
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], bytes) and isinstance(value[1], str)
 
@@ -237,7 +237,7 @@ def block(value: Any) -> Block:
     return made
 
 
-BLOCK_TYPES: Final[dict[str, Any]] = {
+BLOCK_TYPES: Final[dict[str, object]] = {
     "text": t.Text,
     "image": t.Image,
     "audio": t.Audio,
@@ -267,25 +267,25 @@ def sound(value: S) -> S:
         raise Unencodable(str(error)) from None
 
 
-def one_body(contents: Any) -> None:
+def one_body(contents: object) -> None:
     """Contents of a resource hold text or a blob, and not both."""
     if isinstance(contents, t.ResourceContents) and isinstance(contents.text, str) == isinstance(contents.blob, bytes):
         raise Unencodable("ResourceContents without exactly one of text (str) and blob (bytes)")
 
 
-def is_content(value: Any) -> bool:
+def is_content(value: object) -> bool:
     """Whether `value` speaks in blocks rather than in data."""
     return isinstance(value, t.Content | ToolError) or is_media(value) or is_loaded_type(type(value))
 
 
-def speaks_blocks(value: Any) -> bool:
+def speaks_blocks(value: object) -> bool:
     """Whether `value` is content, a result or a list that holds content."""
     if isinstance(value, t.ToolResult | bytes | bytearray) or is_content(value):
         return True
     return isinstance(value, list | tuple) and any(is_content(item) for item in value)
 
 
-def blocks(values: list[Any]) -> tuple[list[Block], bool]:
+def blocks(values: list[object]) -> tuple[list[Block], bool]:
     """Blocks from a list, and whether an error is among them."""
     failed = False
     made: list[Block] = []
@@ -302,7 +302,7 @@ def blocks(values: list[Any]) -> tuple[list[Block], bool]:
     return made, failed
 
 
-def free_result(value: Any) -> t.ToolResult:
+def free_result(value: object) -> t.ToolResult:
     """The result of a tool that has no output schema."""
     if isinstance(value, str):
         return t.ToolResult(content=[t.Text(value)])
@@ -323,7 +323,7 @@ def free_result(value: Any) -> t.ToolResult:
 
 def finished(result: t.ToolResult) -> t.ToolResult:
     """A hand-made result, with its blocks checked and its structured content encoded."""
-    given: Any = result.content  # of a class that takes anything
+    given: object = result.content  # of a class that takes anything
     given = [] if given is None else given
     content, failed = blocks(list(given) if isinstance(given, list | tuple) else [given])
     made = sound(t.ToolResult(content=content, is_error=True if failed else result.is_error, meta=result.meta))

@@ -28,7 +28,7 @@ from redstart.wire.jsonrpc import encode
 Options = TypeVar("Options")
 S = TypeVar("S", bound=Struct)
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 Take = Callable[[str, Any], Any]
 """Gives the value as it is kept; what is wrong is a TypeError or ValueError whose text begins with the label."""
 
@@ -85,7 +85,7 @@ class Rule:
 
     __slots__ = ("default", "optional", "take")
 
-    def __init__(self, take: Take, default: Any = None, *, optional: bool | None = None) -> None:
+    def __init__(self, take: Take, default: object = None, *, optional: bool | None = None) -> None:
         self.take = take
         self.default = default
         self.optional = default is None if optional is None else optional
@@ -104,7 +104,7 @@ class Rule:
 
 
 @cache
-def rules_of(kind: Any) -> dict[str, Rule]:
+def rules_of(kind: object) -> dict[str, Rule]:
     """The rules of the options that a TypedDict lists."""
     return {name: hint.__metadata__[0] for name, hint in kind.__annotations__.items()}
 
@@ -112,7 +112,7 @@ def rules_of(kind: Any) -> dict[str, Rule]:
 def checked(
     kind: type[Options],
     what: str,
-    given: Mapping[str, Any],
+    given: Mapping[str, object],
     *,
     before: str = "",
     after: str = "",
@@ -133,7 +133,7 @@ def checked(
     return cast(Options, made)
 
 
-def showing(kind: Any) -> Callable[[F], F]:
+def showing(kind: object) -> Callable[[F], F]:
     """Let `help()` and editors that run the code see the options that `**options` stands for."""
 
     def show(fn: F) -> F:
@@ -150,7 +150,7 @@ def showing(kind: Any) -> Callable[[F], F]:
     return show
 
 
-def _shown(kind: Any, name: str) -> Any:
+def _shown(kind: object, name: str) -> object:
     hint = kind.__annotations__[name].__origin__
     return getattr(hint, "__forward_arg__", hint)
 
@@ -251,7 +251,7 @@ def mapping(label: str, value: object) -> Mapping[str, Any]:
     return value
 
 
-def json_object(label: str, value: object) -> dict[str, Any]:
+def json_object(label: str, value: object) -> dict[str, object]:
     """A dict that can be sent."""
     found = dict(mapping(label, value))
     try:

@@ -17,11 +17,12 @@ from msgspec import Struct
 from redstart.features.errors import RegistrationError, place
 from redstart.features.options import OwnParameters, Parameter, PredicateOptions, Proofs, Solutions
 from redstart.features.output import Collected, Cut
+from redstart.features.registry import Function, Injected
 from redstart.features.rules import checked, showing
 from redstart.schema.callables import CallTarget, find_target, local_names
 from redstart.schema.docstring import parse_docstring
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 CAP: Final = 100
 """How many solutions "all" gives at most."""
@@ -62,12 +63,12 @@ class Collector:
     __slots__ = ("_cut", "_items", "_truncated", "returned")
 
     def __init__(self, cut: Cut | None) -> None:
-        self.returned: Any = None
+        self.returned: object = None
         self._cut = cut
-        self._items: list[Any] = []
+        self._items: list[object] = []
         self._truncated = False
 
-    def take(self, item: Any) -> bool:
+    def take(self, item: object) -> bool:
         """Keep `item`; True when no more is wanted."""
         cut = self._cut
         if cut is None:
@@ -104,31 +105,15 @@ PROOFS: Final[dict[str, tuple[bool, bool, bool]]] = {
 }
 INPUTS: Final = ("+", "++", "@", "?")
 OUTPUTS: Final = ("-", "--", "?")
-TYPES: Final[dict[str, str]] = {
-    "integer": "integer",
-    "nonnegative_integer": "integer",
-    "positive_integer": "integer",
-    "float": "number",
-    "number": "number",
-    "boolean": "boolean",
-    "list": "array",
-    "compound": "object",
-    "callable": "string",
-}
-VALUES: Final[dict[str, Any]] = {
-    "integer": int,
-    "nonnegative_integer": int,
-    "positive_integer": int,
-    "float": float,
-    "number": float,
+TYPES: Final[dict[str, type]] = {
+    **dict.fromkeys(("integer", "nonnegative_integer", "positive_integer"), int),
+    **dict.fromkeys(("float", "number"), float),
+    **dict.fromkeys(("atom", "chars", "codes"), str),
     "boolean": bool,
-    "atom": str,
-    "chars": str,
-    "codes": str,
     "list": list,
     "compound": dict,
 }
-"""What an output of these types is in Python; of any other type it may be anything."""
+"""What a value of these types is in Python. Of any other type an input is a string, and an output may be anything."""
 _MODE: Final = re.compile(r"\s*([a-z]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _ARGUMENT: Final = re.compile(r"(\+\+|--|[-+?@])\s*([a-z]\w*)?\s*(?:\(.*\))?", re.DOTALL)
 
@@ -193,14 +178,14 @@ def predicate(**options: Unpack[PredicateOptions]) -> Callable[[F], F]:
 
 
 def predicate_options(
-    fn: Callable[..., Any],
-    injected: Callable[[Any, Any], bool],
+    fn: Function,
+    injected: Injected,
     *,
     mode: str | None = None,
     outputs: Sequence[str] | None = None,
     solutions: Solutions | None = None,
     proofs: Proofs | None = None,
-    **options: Any,
+    **options: object,
 ) -> dict[str, Any]:
     """The options of the Tool that a predicate is."""
     where = place(fn)
@@ -213,7 +198,7 @@ def predicate_options(
     return made
 
 
-def _apply_mode(fn: Callable[..., Any], mode: Mode, made: dict[str, Any], takes: list[inspect.Parameter]) -> None:
+def _apply_mode(fn: Function, mode: Mode, made: dict[str, Any], takes: list[inspect.Parameter]) -> None:
     where = place(fn)
     if len(mode.inputs) != len(takes):
         names = ", ".join(p.name for p in takes)
@@ -228,27 +213,26 @@ def _apply_mode(fn: Callable[..., Any], mode: Mode, made: dict[str, Any], takes:
     if any(p.annotation is p.empty or (way == "?" and p.default is p.empty) for p, (way, _) in rows):
         docs = parse_docstring(inspect.getdoc(fn)).params
         made["parameters"] = OwnParameters(_parameter(p, way, kind, docs.get(p.name, "")) for p, (way, kind) in rows)
-    kinds = [VALUES.get(kind, Any) for _, kind in mode.outputs]
+    kinds = [TYPES.get(kind, Any) for _, kind in mode.outputs]
     if find_target(fn, None, local_names(fn)).returns is inspect.Signature.empty and any(k is not Any for k in kinds):
         made.setdefault("return_type", kinds[0] if len(kinds) == 1 else GenericAlias(tuple, tuple(kinds)))
 
 
-def _parameter(parameter: inspect.Parameter, way: str, kind: str, description: str) -> Any:
+def _parameter(parameter: inspect.Parameter, way: str, kind: str, description: str) -> Parameter:
     """An input. `?` may be left out: then the handler gets its own default, or None."""
-    known = TYPES.get(kind, "string") if parameter.annotation is parameter.empty else parameter.annotation
-    if parameter.default is not parameter.empty:
-        return Parameter(parameter.name, known, description, default=parameter.default)
-    if way == "?":
-        return Parameter(parameter.name, known, description, default=None)
-    return Parameter(parameter.name, known, description, required=True)
+    known = TYPES.get(kind, str) if parameter.annotation is parameter.empty else parameter.annotation
+    if parameter.default is parameter.empty and way != "?":
+        return Parameter(parameter.name, known, description, required=True)
+    default = None if parameter.default is parameter.empty else parameter.default
+    return Parameter(parameter.name, known, description, default=default)
 
 
-def _arguments(fn: Callable[..., Any], injected: Callable[[Any, Any], bool]) -> list[inspect.Parameter]:
+def _arguments(fn: Function, injected: Injected) -> list[inspect.Parameter]:
     target = find_target(fn, None, local_names(fn))
     resolved = [p.replace(annotation=_resolved(target, p)) for p in target.parameters]
     return [p for p in resolved if not injected(p.annotation, p.default)]
 
 
-def _resolved(target: CallTarget, parameter: inspect.Parameter) -> Any:
+def _resolved(target: CallTarget, parameter: inspect.Parameter) -> object:
     given = parameter.annotation
     return given if given is parameter.empty else target.resolve(given, parameter.name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from msgspec import UNSET, Raw
 
@@ -114,13 +114,13 @@ class Hub:
         """Tell subscribers that the contents of a resource have changed."""
         self._soon(lambda key: self._updates.setdefault(key), uri)
 
-    def _soon(self, note: Any, what: str) -> None:
+    def _soon(self, note: Callable[[str], object], what: str) -> None:
         loop = self.loop
         if loop is None or loop.is_closed():
             return  # nobody is connected yet
         loop.call_soon_threadsafe(self._note, note, what)
 
-    def _note(self, note: Any, what: str) -> None:
+    def _note(self, note: Callable[[str], object], what: str) -> None:
         if not self._waiting and not self._updates:
             asyncio.get_running_loop().call_soon(self._tell)
         note(what)

@@ -26,6 +26,7 @@ from redstart.protocol.headers import ParamRule
 from redstart.schema.callables import with_local_names
 from redstart.schema.errors import ShapeError
 from redstart.schema.signature import Signature, compile_signature
+from redstart.schema.types import UnsupportedType
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, ProtocolError, decode
 
@@ -78,6 +79,8 @@ class Tool(Declared):
             self.cut = cut_for(given["solutions"])
         self.typed = self.parameters is None and self.input_schema is None
         """Whether the arguments follow from the handler's own signature."""
+        self.lenient = False
+        """Whether an argument of a type that JSON does not know is a string, and such a result promises nothing."""
 
     # ------------------------------------------------------------ registration
 
@@ -97,7 +100,8 @@ class Tool(Declared):
         schema: Mapping[str, object]
         if self.typed:
             signature = with_local_names(
-                handler, lambda names: compile_signature(handler, injected=injected, names=names)
+                handler,
+                lambda names: compile_signature(handler, injected=injected, names=names, lenient=self.lenient),
             )
             self._warn_of_bare_context(signature)
             described, schema = signature.description, signature.input_schema
@@ -111,18 +115,26 @@ class Tool(Declared):
             described, schema = inspect.getdoc(handler) or "", explicit.schema
             bind, filled, returns = explicit.bind, explicit.injected, explicit.returns
         wanted = returns if self.return_type is UNSET else self.return_type
-        where = f"{self.place}: result of {self.name}"
         return CompiledTool(
             declared=self,
             description=described if self.description is None else self.description,
             input_schema=schema,
             injected=filled,
             bind=bind,
-            output=Output(wanted, self.output_schema, self.outputs, self.cut, where),
+            output=self._output(wanted),
             header_rules=_header_rules(schema, self.place),
             handler=handler,
             executor=self.executor,
         )
+
+    def _output(self, annotation: object) -> Output:
+        where = f"{self.place}: result of {self.name}"
+        try:
+            return Output(annotation, self.output_schema, self.outputs, self.cut, where)
+        except UnsupportedType:
+            if not self.lenient:
+                raise
+            return Output(Any, self.output_schema, self.outputs, self.cut, where)
 
     def _warn_of_annotations(self) -> None:
         """Warn of unknown annotations: they may belong to an extension, but most often they are misspelled."""

@@ -258,11 +258,13 @@ def compile_signature(
     injected: Callable[[Any, Any], bool] = lambda annotation, default: False,
     where: str | None = None,
     names: Mapping[str, Any] | None = None,
+    lenient: bool = False,
 ) -> Signature:
     """Compile a callable, or raise SignatureError naming file and line.
 
     A parameter for which `injected(annotation, default)` is true is not an argument; it is listed in `.injected`.
     `names` are further names that string annotations may use, such as the locals of the registering frame.
+    With `lenient` an argument of a type that JSON does not know is a string.
     """
     target = find_target(fn, where, names)
     description, described = _described(target.doc)
@@ -275,7 +277,13 @@ def compile_signature(
             given[parameter.name] = annotation
             continue
         _refuse_kind(parameter, target)
-        fields.append(_field(parameter, annotation, default, described.get(parameter.name, ""), target))
+        about = described.get(parameter.name, "")
+        try:
+            fields.append(_field(parameter, annotation, default, about, target))
+        except UnsupportedType as error:
+            if not lenient:
+                raise SignatureError(str(error)) from error
+            fields.append(_field(parameter, str, default, about, target))
     returns = EMPTY if target.returns is inspect.Signature.empty else target.resolve(target.returns, "return")
     return Signature(target.name, fields, description=description, injected=given, returns=returns)
 
@@ -327,12 +335,9 @@ def _field(
             if default is EMPTY:
                 default, made = _stated_default(item)
     scope = Scope(f'{target.place}: {target.label}, parameter "{parameter.name}"', target.globalns, target.localns)
-    try:
-        shape = compile_shape(annotation, scope)
-        if default is None and read_strictly(shape.node, None) is INVALID:
-            shape = compile_shape(Union[annotation, None], scope)  # noqa: UP007 - `x: str = None` means what it says
-    except UnsupportedType as error:
-        raise SignatureError(str(error)) from error
+    shape = compile_shape(annotation, scope)
+    if default is None and read_strictly(shape.node, None) is INVALID:
+        shape = compile_shape(Union[annotation, None], scope)  # noqa: UP007 - `x: str = None` means what it says
     return Argument(
         name=parameter.name,
         annotation=annotation,
