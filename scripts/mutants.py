@@ -102,7 +102,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "features/principal.py": (
         "tests/features/test_principal.py",
         "tests/transports/test_auth.py",
-        "tests/server/test_state.py",
+        "tests/features/test_user_state.py",
     ),
     "server/authenticate.py": ("tests/transports/test_auth.py", "tests/client/test_memory.py"),
     "features/resources.py": ("tests/features/test_resources.py", "tests/features/test_subscriptions.py"),
@@ -110,7 +110,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "features/registry.py": ("tests/features/test_lists.py", "tests/features/test_completion.py"),
     "schema/uritemplate.py": ("tests/schema/test_uritemplate.py", "tests/features/test_resources.py"),
     "execution/visible.py": (
-        "tests/server/test_visible.py",
+        "tests/execution/test_visible.py",
         "tests/server/test_context.py",
         "tests/features/test_subscriptions.py",
         "tests/features/test_prompts.py",
@@ -123,7 +123,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "asking/state.py": ("tests/asking/test_state.py", "tests/asking/test_steps.py"),
     "asking/steps.py": ("tests/asking/test_steps.py", "tests/asking/test_step_edges.py"),
-    "store": ("tests/store", "tests/server/test_state.py"),
+    "store": ("tests/store", "tests/features/test_user_state.py"),
 }
 """Which tests must notice a change in a file, or in a folder: the longest name that fits counts."""
 GUARDS = (

@@ -1,23 +1,232 @@
-"""What several test packages share: servers as real processes on free loopback ports."""
+"""What the test packages share: messages, clients in memory, bounded runs, and servers as real processes.
+
+A client in memory is a `Peer` (it writes and reads messages as they are) or, with `use`, our own `Client`. What only
+one package needs is a thin layer above these: a user who answers questions, an ASGI driver, a socket.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import atexit
+import json
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import pytest
 
+from redstart import Client, Server
+from redstart.transports.memory import MemoryPeer
+from redstart.wire.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+
+T = TypeVar("T")
 ROOT = Path(__file__).parent.parent
 DEADLINE = 20.0
+SECONDS = 30.0
 
+HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+JUNE, NOVEMBER, MODERN = "2025-06-18", "2025-11-25", "2026-07-28"
+REVISIONS = (*HANDSHAKES, MODERN)
+ERAS = (NOVEMBER, MODERN)
+ENVELOPE: dict[str, Any] = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}
+"""What `_meta` of every modern request holds."""
+
+
+# ---------------------------------------------------------------- messages
+
+
+def message(id: Any, method: str, params: Any = None) -> bytes:
+    """A request, or with the id None a notification."""
+    body: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+    if id is None:
+        del body["id"]
+    if params is not None:
+        body["params"] = params
+    return json.dumps(body, ensure_ascii=False).encode()
+
+
+def modern(id: Any, method: str, params: dict[str, Any] | None = None, **meta: Any) -> bytes:
+    """A modern request; `meta` is added to the envelope."""
+    return message(id, method, {**(params or {}), "_meta": {**ENVELOPE, **meta}})
+
+
+def opening(revision: str = NOVEMBER, capabilities: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The params of `initialize`."""
+    client = {"name": "test", "version": "1"}
+    return {"protocolVersion": revision, "capabilities": capabilities or {}, "clientInfo": client}
+
+
+def initialize(revision: str = NOVEMBER, id: Any = "init", **capabilities: Any) -> bytes:
+    return message(id, "initialize", opening(revision, capabilities))
+
+
+# ---------------------------------------------------------------- bounded runs
+
+
+def run(work: Coroutine[Any, Any, T], *servers: Server, seconds: float = SECONDS) -> T:
+    """Run a test's coroutine on a loop of its own, for so long at most; the servers are stopped afterwards."""
+
+    async def bounded() -> T:
+        try:
+            async with asyncio.timeout(seconds):
+                return await work
+        finally:
+            for server in servers:
+                await server.runtime.stop()
+
+    return asyncio.run(bounded())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until `condition` holds; a bounded wait, because `run` is."""
+    while not condition():
+        await asyncio.sleep(0.001)  # for what another thread or process does there is no event
+
+
+# ---------------------------------------------------------------- clients in memory
+
+
+class Peer:
+    """A client of one revision that writes and reads messages as they are, and can have many requests open.
+
+    The answer to `begin`, `request` and what is built on them goes to who waits for it. Everything else is received in
+    its order with `receive`; `notices` lists the notifications.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        revision: str = MODERN,
+        *,
+        capabilities: dict[str, Any] | None = None,
+        principal: Any = None,
+        meta: dict[str, Any] | None = None,
+    ) -> None:
+        self.revision = revision
+        self.modern = revision == MODERN
+        self.capabilities = capabilities or {}
+        self.meta = dict(meta or {})
+        if self.modern:
+            self.meta |= {**ENVELOPE, CLIENT_CAPABILITIES: self.capabilities}
+        self.notices: list[dict[str, Any]] = []
+        self.wire = MemoryPeer(server, self._arrived, principal)
+        self._inbox: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._open: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._last = 0
+
+    def _arrived(self, data: bytes) -> None:
+        message = json.loads(data)
+        if "method" not in message and message.get("id") in self._open:
+            self._open.pop(message["id"]).set_result(message)
+            return
+        if "id" not in message:
+            self.notices.append(message)
+        self._inbox.put_nowait(message)
+
+    async def open(self) -> Self:
+        """The handshake, where the revision has one."""
+        if not self.modern:
+            self.send({"id": "open", "method": "initialize", "params": opening(self.revision, self.capabilities)})
+            self.opened = await self.receive()
+            self.send({"method": "notifications/initialized"})
+        return self
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.wire.send(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def start(self, method: str, params: dict[str, Any]) -> int:
+        """Send a request whose answer is received as every other message; its id."""
+        self._last += 1
+        meta = {"_meta": self.meta} if self.meta else {}
+        self.send({"id": self._last, "method": method, "params": {**params, **meta}})
+        return self._last
+
+    async def receive(self) -> dict[str, Any]:
+        return await self._inbox.get()
+
+    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """One request, and its answer."""
+        return await self._begin(method, params)[1]
+
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """A request to its end."""
+        return await self.request(method, params)
+
+    def begin(self, tool: str, **arguments: Any) -> tuple[int, asyncio.Future[dict[str, Any]]]:
+        """Call a tool; the id, and the answer that comes."""
+        return self._begin("tools/call", {"name": tool, "arguments": arguments})
+
+    def _begin(self, method: str, params: dict[str, Any]) -> tuple[int, asyncio.Future[dict[str, Any]]]:
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._open[self._last + 1] = answer
+        return self.start(method, params), answer
+
+    async def tool(self, name: str, **arguments: Any) -> dict[str, Any]:
+        """The result of a tool; an error fails the test."""
+        answer = await self.call("tools/call", name=name, arguments=arguments)
+        assert "result" in answer, answer
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    async def text(self, name: str, **arguments: Any) -> str:
+        """The text of a tool's result."""
+        result = await self.tool(name, **arguments)
+        return "\n".join(block["text"] for block in result["content"])
+
+    async def failure(self, name: str, **arguments: Any) -> str:
+        """The text of a tool's error."""
+        result = await self.tool(name, **arguments)
+        assert result.get("isError") is True, result
+        return "\n".join(block["text"] for block in result["content"])
+
+    def cancel(self, id: int) -> None:
+        self._open.pop(id).cancel()
+        params = {"requestId": id, "_meta": self.meta}
+        self.send({"method": "notifications/cancelled", "params": params})
+
+    async def close(self) -> None:
+        await self.wire.close()
+
+
+def play(server: Server, script: Callable[[Peer], Awaitable[T]], token: str | None = None) -> T:
+    """What `script` returns, with one modern client; the server is stopped afterwards."""
+
+    async def main() -> T:
+        peer = Peer(server, meta={} if token is None else {"progressToken": token})
+        try:
+            return await script(peer)
+        finally:
+            await peer.close()
+
+    return run(main(), server)
+
+
+def use(target: Any, era: str, script: Callable[[Client], Awaitable[Any]], **options: Any) -> Any:
+    """What `script` returns, with our client of one era; `target` is a server, or anything that can be served."""
+    server = target if isinstance(target, Server) else Server.from_object(target)
+
+    async def main() -> Any:
+        async with Client(server, protocol=era, **options) as client:
+            try:
+                return await script(client)
+            finally:
+                await server.runtime.stop()
+
+    return run(main())
+
+
+def call(target: Any, era: str, name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
+    """The result of one call of a tool."""
+    return use(target, era, lambda client: client.call_tool(name, arguments), **options)
+
+
+# ---------------------------------------------------------------- servers as processes
 
 _held: list[socket.socket] = []
 

@@ -1,9 +1,8 @@
-"""A client of any revision that answers questions: bytes in, bytes out, no sleeps."""
+"""A client of any revision whose user answers questions: messages in, messages out, no sleeps."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +10,8 @@ from typing import Any
 import pytest
 
 from redstart import Accepted, Cancelled, Context, Declined, Server, SyncContext, Tool
-from redstart.transports.memory import MemoryPeer
+from support import JUNE, MODERN, NOVEMBER, Peer, run
 
-JUNE = "2025-06-18"
-NOVEMBER = "2025-11-25"
-MODERN = "2026-07-28"
 REVISIONS = (JUNE, NOVEMBER, MODERN)
 KEYS = ["a key that two servers share, long enough"]
 
@@ -23,7 +19,6 @@ every = pytest.mark.parametrize("revision", REVISIONS)
 handshakes = pytest.mark.parametrize("revision", [JUNE, NOVEMBER])
 
 ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
-PREFIX = "io.modelcontextprotocol/"
 
 Reply = Callable[[str, dict[str, Any]], Any]
 """From a question's method and params to its result; None gives no answer, an Exception an error reply."""
@@ -43,8 +38,8 @@ def script(*answers: Any) -> Reply:
     return lambda method, params: left.pop(0)
 
 
-class Player:
-    """One client. `asked` are the questions it saw, `notes` the notifications, `rounds` the results that asked."""
+class Player(Peer):
+    """A client with a user. `asked` are the questions it saw, `rounds` the results that asked, `sent` all messages."""
 
     def __init__(
         self,
@@ -56,44 +51,16 @@ class Player:
         principal: Any = None,
         meta: dict[str, Any] | None = None,
     ) -> None:
+        offered = ALL if capabilities is None else capabilities
+        super().__init__(server, revision, capabilities=offered, principal=principal, meta=meta)
         self.server = server
-        self.revision = revision
         self.reply = reply or script()
-        self.capabilities = ALL if capabilities is None else capabilities
-        self.meta = meta or {}
         self.asked: list[dict[str, Any]] = []
-        self.notes: list[dict[str, Any]] = []
         self.rounds: list[dict[str, Any]] = []
         self.sent: list[dict[str, Any]] = []
-        self._inbox: asyncio.Queue[bytes] = asyncio.Queue()
-        self.peer = MemoryPeer(server, self._inbox.put_nowait, principal)
-        self._id = 0
-
-    @property
-    def modern(self) -> bool:
-        return self.revision == MODERN
-
-    async def open(self) -> Player:
-        if not self.modern:
-            opening = {"protocolVersion": self.revision, "capabilities": self.capabilities, "clientInfo": {"name": "t"}}
-            await self.request("initialize", opening)
-            self.send({"method": "notifications/initialized"})
-        return self
-
-    def send(self, message: dict[str, Any]) -> None:
-        self.peer.send(json.dumps({"jsonrpc": "2.0", **message}).encode())
-
-    def start(self, method: str, params: dict[str, Any]) -> int:
-        """Send a request; its id."""
-        self._id += 1
-        meta = dict(self.meta)
-        if self.modern:
-            meta |= {f"{PREFIX}protocolVersion": MODERN, f"{PREFIX}clientCapabilities": self.capabilities}
-        self.send({"id": self._id, "method": method, "params": {**params, **({"_meta": meta} if meta else {})}})
-        return self._id
 
     async def receive(self) -> dict[str, Any]:
-        message: dict[str, Any] = json.loads(await self._inbox.get())
+        message = await super().receive()
         self.sent.append(message)
         return message
 
@@ -106,7 +73,6 @@ class Player:
                 assert message["id"] == id, message
                 return message
             if "id" not in message:
-                self.notes.append(message)
                 continue
             assert not self.modern, "the modern era has no requests to clients"
             self.asked.append({"key": message["id"], **message})
@@ -119,7 +85,7 @@ class Player:
         elif result is not None:
             self.send({"id": question["id"], "result": result})
 
-    async def call(self, method: str, limit: int = 100, **params: Any) -> dict[str, Any]:
+    async def call(self, method: str, *, limit: int = 100, **params: Any) -> dict[str, Any]:
         """A request to its end, through all rounds."""
         more: dict[str, Any] = {}
         for _ in range(limit):
@@ -141,32 +107,6 @@ class Player:
                 responses[key] = reply
         return {"inputResponses": responses, "requestState": result["requestState"]}
 
-    async def tool(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """The result of a tool."""
-        answer = await self.call("tools/call", name=name, arguments=arguments)
-        assert "result" in answer, answer
-        return answer["result"]  # type: ignore[no-any-return]
-
-    async def text(self, name: str, **arguments: Any) -> str:
-        """The text of a tool's result."""
-        return (await self.tool(name, **arguments))["content"][0]["text"]  # type: ignore[no-any-return]
-
-    async def close(self) -> None:
-        await self.peer.close()
-
-
-def run(server: Server, play: Callable[[], Any], seconds: float = 20) -> Any:
-    """Run one test body on a loop of its own."""
-
-    async def alone() -> Any:
-        try:
-            async with asyncio.timeout(seconds):
-                return await play()
-        finally:
-            await server.runtime.stop()
-
-    return asyncio.run(alone())
-
 
 def play_tool(server: Server, revision: str, reply: Reply | None, name: str = "t", **options: Any) -> Any:
     """The text of a tool, and the client that got it."""
@@ -177,7 +117,7 @@ def play_tool(server: Server, revision: str, reply: Reply | None, name: str = "t
         await player.close()
         return text, player
 
-    return run(server, play)
+    return run(play(), server)
 
 
 # ---------------------------------------------------------------- one request at a time
@@ -189,7 +129,7 @@ def first_round(server: Server, name: str = "t", **options: Any) -> dict[str, An
     async def play() -> dict[str, Any]:
         return await Player(server, **options).request("tools/call", {"name": name, "arguments": {}})
 
-    return run(server, play)  # type: ignore[no-any-return]
+    return run(play(), server)
 
 
 def again(server: Server, result: dict[str, Any], responses: Any, **changes: Any) -> dict[str, Any]:
@@ -202,7 +142,7 @@ def again(server: Server, result: dict[str, Any], responses: Any, **changes: Any
         wanted = {key: value for key, value in params.items() if value is not ...}
         return await Player(server, **options).request("tools/call", wanted)
 
-    return run(server, play)  # type: ignore[no-any-return]
+    return run(play(), server)
 
 
 def text(answer: dict[str, Any]) -> str:

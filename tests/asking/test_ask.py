@@ -8,23 +8,9 @@ from typing import Any, Literal
 
 import pytest
 
-from asking.player import (
-    CANCEL,
-    DECLINE,
-    JUNE,
-    MODERN,
-    NOVEMBER,
-    Player,
-    accept,
-    ask_name,
-    ask_name_blocking,
-    every,
-    play_tool,
-    run,
-    script,
-    serve,
-)
+from asking.player import CANCEL, DECLINE, Player, accept, ask_name, ask_name_blocking, every, play_tool, script, serve
 from redstart import Accepted, Cancelled, Context, SyncContext
+from support import JUNE, MODERN, NOVEMBER, run
 
 
 @every
@@ -115,7 +101,7 @@ def test_ask_ends_the_call_politely(revision: str, reply: Any) -> None:
         return await (await Player(server, revision, script(reply)).open()).tool("t")
 
     server = serve(t)
-    result = run(server, play)
+    result = run(play(), server)
     verb = "declined to answer" if reply is DECLINE else "did not answer"
     assert result["content"] == [{"type": "text", "text": f"The user {verb}: Your name?"}]
     assert "isError" not in result
@@ -131,7 +117,7 @@ def test_a_promise_of_data_that_a_refusal_breaks_is_an_error(revision: str) -> N
         return await (await Player(server, revision, script(DECLINE)).open()).tool("t")
 
     server = serve(t)
-    assert run(server, play)["isError"] is True
+    assert run(play(), server)["isError"] is True
 
 
 @every
@@ -224,7 +210,7 @@ def test_sampling_with_tools_needs_its_own_capability(revision: str) -> None:
         return await player.call("tools/call", name="t", arguments={}), player
 
     server = serve(t)
-    answer, player = run(server, play)
+    answer, player = run(play(), server)
     assert not player.asked
     if revision == MODERN:
         assert answer["error"]["data"] == {"requiredCapabilities": {"sampling": {"tools": {}}}}
@@ -279,6 +265,6 @@ def test_a_key_is_used_once(revision: str) -> None:
         return await (await Player(server, revision, script(CANCEL)).open()).tool("t")
 
     server = serve(t, expose_errors=True)
-    result = run(server, play)
+    result = run(play(), server)
     assert result["isError"]
     assert "'a'" in result["content"][0]["text"]

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from asking.player import Player, accept, ask_name, ask_name_blocking, handshakes, play_tool, run, script, serve
+from asking.player import Player, accept, ask_name, ask_name_blocking, handshakes, play_tool, script, serve
 from redstart import Context, Server, SyncContext, Tool
 from redstart.execution.limits import Deadline
+from support import run
 
 
 @handshakes
@@ -42,10 +43,10 @@ def test_a_client_that_never_answers_does_not_hang_the_call(revision: str, tool:
     server = serve(tool, ask_timeout=0.01)
     text, player = play_tool(server, revision, lambda method, params: None, tool.__name__)
     assert text == "No name provided."
-    (note,) = player.notes
+    (note,) = player.notices
     assert note["method"] == "notifications/cancelled"
     assert note["params"]["requestId"] == player.asked[0]["id"]
-    assert not player.peer.link.pending
+    assert not player.wire.link.pending
 
 
 @handshakes
@@ -63,7 +64,7 @@ def test_answers_in_any_order(revision: str) -> None:
         return (await player.receive())["result"]["content"][0]["text"]
 
     server = serve(t)
-    assert run(server, play) == "[0, 1, 2]"
+    assert run(play(), server) == "[0, 1, 2]"
 
 
 @handshakes
@@ -93,10 +94,10 @@ def test_a_cancelled_call_ends_its_questions(revision: str, blocking: bool) -> N
         assert (withdrawn["method"], withdrawn["params"]["requestId"]) == ("notifications/cancelled", question["id"])
         player.send({"id": question["id"], "result": accept(answer="late")})
         answer = await player.request("ping", {})
-        return answer["result"], dict(player.peer.link.pending), len(player.sent)
+        return answer["result"], dict(player.wire.link.pending), len(player.sent)
 
     server = serve(t, sync)
-    assert run(server, play) == ({}, {}, 4)
+    assert run(play(), server) == ({}, {}, 4)
 
 
 @handshakes
@@ -116,7 +117,7 @@ def test_a_waiting_thread_gives_its_place_away(revision: str) -> None:
         return text, (await player.receive())["result"]["content"][0]["text"]
 
     server = serve(t, quick, threads=1)
-    assert run(server, play) == ("quick", "Ada")
+    assert run(play(), server) == ("quick", "Ada")
 
 
 @handshakes

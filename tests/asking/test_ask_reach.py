@@ -6,20 +6,7 @@ from typing import Any
 
 import pytest
 
-from asking.player import (
-    ALL,
-    DECLINE,
-    JUNE,
-    MODERN,
-    NOVEMBER,
-    Player,
-    accept,
-    every,
-    play_tool,
-    run,
-    script,
-    serve,
-)
+from asking.player import ALL, DECLINE, Player, accept, every, play_tool, script, serve
 from redstart import (
     Accepted,
     Ask,
@@ -31,6 +18,7 @@ from redstart import (
     UrlElicitationRequired,
     current_context,
 )
+from support import JUNE, MODERN, NOVEMBER, run
 
 
 @every
@@ -47,7 +35,7 @@ def test_a_client_that_cannot_be_asked(revision: str) -> None:
         return await player.call("tools/call", name="t", arguments={}), player
 
     server = serve(t)
-    answer, player = run(server, play)
+    answer, player = run(play(), server)
     assert not player.asked
     assert seen == [False]
     if revision == MODERN:
@@ -104,7 +92,7 @@ def test_a_tool_that_needs_a_page_to_be_visited_first(revision: str) -> None:
         return await player.call("tools/call", name="t", arguments={}), player
 
     server = serve(t)
-    answer, player = run(server, play)
+    answer, player = run(play(), server)
     if revision == JUNE:
         assert answer["result"]["isError"]
     elif revision == NOVEMBER:
@@ -142,7 +130,7 @@ def test_prompts_and_resources_ask_too(revision: str) -> None:
             await player.call("prompts/get", name="review"),
         )
 
-    prompt, note_, refused = run(server, play)
+    prompt, note_, refused = run(play(), server)
     assert prompt["result"]["messages"][0]["content"]["text"] == "Use PEP 8"
     assert note_["result"]["contents"][0]["text"] == "a: end"
     assert refused["error"]["message"] == "The user declined to answer: Which style?"
@@ -223,7 +211,7 @@ def test_missing_needs_are_refused_before_the_handler() -> None:
         player = Player(server, capabilities={})
         return await player.call("tools/call", name="t", arguments={})
 
-    assert run(server, play)["error"]["data"] == {"requiredCapabilities": {"elicitation": {}}}
+    assert run(play(), server)["error"]["data"] == {"requiredCapabilities": {"elicitation": {}}}
     assert not ran
 
 
@@ -237,4 +225,4 @@ def test_a_protocol_error_in_a_handler_stays_one() -> None:
         return await player.call("tools/call", name="t", arguments={})
 
     server = serve(t)
-    assert run(server, play)["error"]["message"] == "no"
+    assert run(play(), server)["error"]["message"] == "no"

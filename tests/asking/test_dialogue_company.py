@@ -11,8 +11,6 @@ from msgspec import Raw
 from asking.player import (
     DECLINE,
     KEYS,
-    MODERN,
-    NOVEMBER,
     Player,
     accept,
     again,
@@ -20,13 +18,13 @@ from asking.player import (
     first_round,
     handshakes,
     play_tool,
-    run,
     script,
     serve,
     text,
 )
 from redstart import Context, Server, SyncContext, ToolError, UrlElicitationRequired, current_context
 from redstart.store.memory import MemoryState
+from support import MODERN, NOVEMBER, run
 from transports.support import Http, initialize, message
 
 ADA = accept(answer="Ada")
@@ -98,7 +96,7 @@ def test_what_is_no_exception_is_answered_too(revision: str, blocking: bool) -> 
         player = await Player(server, revision).open()
         return await player.request("tools/call", {"name": "sync" if blocking else "t", "arguments": {}})
 
-    answer = run(server, play)
+    answer = run(play(), server)
     assert "error" in answer or answer["result"]["isError"]
 
 
@@ -179,7 +177,7 @@ def test_a_page_that_must_be_visited_has_a_name_and_mutes_nothing(caplog: pytest
     said, player = play_tool(serve(t), MODERN, reply, meta={"progressToken": 7})
     assert said == "in"
     assert [question["key"] for question in player.asked] == ["url"]
-    assert len(player.notes) == 2
+    assert len(player.notices) == 2
     assert "no longer asked" not in caplog.text
 
 
@@ -250,7 +248,7 @@ def test_a_rehearsal_speaks_after_a_refusal_that_was_caught(revision: str) -> No
     server = serve(t)
     server.runtime.force_replay = True
     _, player = play_tool(server, revision, script(ValueError("no")), meta={"progressToken": 1})
-    assert len(player.notes) == 1
+    assert len(player.notices) == 1
 
 
 # ---------------------------------------------------------------- HTTP
@@ -279,7 +277,7 @@ def test_a_question_is_taken_back_before_the_stream_ends(revision: str, blocking
         await response.done()
         return response.body
 
-    assert b"notifications/cancelled" in run(server, play)
+    assert b"notifications/cancelled" in run(play(), server)
 
 
 # ---------------------------------------------------------------- completion
@@ -303,7 +301,7 @@ def test_a_completion_may_have_steps(revision: str) -> None:
         answer = await player.request("completion/complete", {"ref": ref, "argument": {"name": "name", "value": ""}})
         return answer["result"]["completion"]["values"]
 
-    assert run(server, play) == ["Ada"]
+    assert run(play(), server) == ["Ada"]
 
 
 @each_mode

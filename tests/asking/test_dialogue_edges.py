@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from asking.player import JUNE, MODERN, NOVEMBER, Player, accept, every, handshakes, play_tool, run, script, serve
+from asking.player import Player, accept, every, handshakes, play_tool, script, serve
 from redstart import Context, Server, SyncContext, ToolError, current_context
+from support import JUNE, MODERN, NOVEMBER, run
 from transports.support import Http, initialize, message
 
 ADA = accept(answer="Ada")
@@ -71,7 +72,7 @@ def test_a_cancelled_helper_of_a_prompt_is_answered_too(revision: str) -> None:
         player = await Player(server, revision, script(ADA)).open()
         return await player.call("prompts/get", name="hello", arguments={})
 
-    assert run(server, play)["error"]["code"] == -32603
+    assert run(play(), server)["error"]["code"] == -32603
 
 
 # ---------------------------------------------------------------- where questions come from
@@ -115,7 +116,7 @@ def test_only_tools_prompts_and_resources_can_ask(revision: str, caplog: pytest.
         answer = await player.request("tools/list", {})
         return answer["error"]["code"], player.asked
 
-    assert run(server, play) == (-32603, [])
+    assert run(play(), server) == (-32603, [])
     assert "tools/list cannot ask: only tools, prompts and resources can" in caplog.text
 
 
@@ -189,7 +190,7 @@ def test_a_handler_cannot_catch_that_it_has_changed() -> None:
     async def play() -> Any:
         return await Player(server, MODERN, script(ADA)).call("tools/call", name="t", arguments={})
 
-    error = run(server, play)["error"]
+    error = run(play(), server)["error"]
     assert error["code"] == -32603
     assert "did not ask the same question" in error["message"]
 
@@ -250,12 +251,12 @@ def test_a_number_that_nobody_can_hold_is_asked_again(revision: str) -> None:
         player.start("tools/call", {"name": "t", "arguments": {}})
         first = await player.receive()
         raw = b'{"jsonrpc":"2.0","id":"%b","result":{"action":"accept","content":{"answer":1e999}}}'
-        player.peer.send(raw % first["id"].encode())
+        player.wire.send(raw % first["id"].encode())
         second = await player.receive()
         player.send({"id": second["id"], "result": accept(answer=7)})
         return second["params"]["message"], (await player.receive())["result"]["content"][0]["text"]
 
-    message, said = run(server, play)
+    message, said = run(play(), server)
     assert message.startswith("How much?\n\nThis could not be read")
     assert said == "7.0"
 
@@ -310,7 +311,7 @@ def test_a_client_that_takes_no_stream_is_told_that_it_cannot_be_asked(revision:
         return (await http.send(calling, headers={**session, "accept": "application/json"})).json()["result"]
 
     server = serve(t)
-    result = run(server, play)
+    result = run(play(), server)
     assert result["isError"]
     assert "the client accepts no messages before the result. The question was: Name?" in result["content"][0]["text"]
 

@@ -22,13 +22,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asking.player import MODERN, NOVEMBER, play_tool, script, serve
+from asking.player import play_tool, script, serve
 from redstart import Ask, Choice, Choices, Client, Context, Format, RegistrationError, Server, UrlElicitationRequired
 from redstart.asking.fields import FormError
 from redstart.asking.forms import compile_form
 from redstart.schema.errors import ShapeError
 from redstart.wire.jsonrpc import encode
 from spec_facts import problems
+from support import MODERN, NOVEMBER
 
 HUGE = 10**400
 

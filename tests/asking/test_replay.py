@@ -15,21 +15,18 @@ from asking.player import (
     ASK_NAME,
     CANCEL,
     DECLINE,
-    JUNE,
-    MODERN,
-    NOVEMBER,
     REVISIONS,
     Player,
     accept,
     again,
     first_round,
     play_tool,
-    run,
     script,
     serve,
     text,
 )
 from redstart import Context, ProtocolError, SyncContext
+from support import JUNE, MODERN, NOVEMBER, run
 
 
 def test_a_handler_that_asks_something_else_is_found_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -153,8 +150,8 @@ def test_progress_and_log_are_said_once() -> None:
 
     meta = {"progressToken": "p", "io.modelcontextprotocol/logLevel": "info"}
     _, player = play_tool(serve(t), MODERN, lambda m, p: accept(answer="x"), meta=meta)
-    logs = [n["params"]["data"] for n in player.notes if n["method"] == "notifications/message"]
-    steps = [n["params"]["progress"] for n in player.notes if n["method"] == "notifications/progress"]
+    logs = [n["params"]["data"] for n in player.notices if n["method"] == "notifications/message"]
+    steps = [n["params"]["progress"] for n in player.notices if n["method"] == "notifications/progress"]
     assert logs == ["before 0", "before 1", "before 2", "before 3", "end"]
     assert steps == [0, 1, 2, 3]
 
@@ -176,7 +173,7 @@ def test_nothing_follows_the_result_that_asks() -> None:
         return first["result"]["resultType"], [m for m in player.sent if "method" in m and m is not player.sent[0]]
 
     server = serve(t)
-    assert run(server, play) == ("input_required", [])
+    assert run(play(), server) == ("input_required", [])
 
 
 def test_middleware_sees_a_result() -> None:
@@ -208,7 +205,7 @@ def test_a_client_that_cancels_while_it_is_asked_gets_nothing() -> None:
         return (await player.request("server/discover", {}))["id"], len(player.sent)
 
     server = serve(t)
-    assert run(server, play) == (2, 1)
+    assert run(play(), server) == (2, 1)
 
 
 # ---------------------------------------------------------------- many, and any
@@ -234,7 +231,7 @@ def test_a_thousand_dialogues_with_the_same_ids_never_mix() -> None:
         return await asyncio.gather(*map(one, range(1000)))
 
     server = serve(t)
-    assert run(server, play, 60) == [f"{n} {n * 2} {n * 10} {n * 10 + 1}" for n in range(1000)]
+    assert run(play(), server, seconds=60) == [f"{n} {n * 2} {n * 10} {n * 10 + 1}" for n in range(1000)]
 
 
 Plan = st.recursive(
@@ -325,7 +322,7 @@ def test_rehearsal_finds_a_handler_that_does_not_repeat_itself() -> None:
 
     server = serve(t)
     server.runtime.force_replay = True
-    assert "'Run 0?'" in run(server, play)["error"]["message"]
+    assert "'Run 0?'" in run(play(), server)["error"]["message"]
 
 
 def test_rehearsal_remembers_that_a_question_was_not_answered() -> None:

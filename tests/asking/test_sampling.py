@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from asking.player import MODERN, accept, every, play_tool, script, serve
+from asking.player import accept, every, play_tool, script, serve
 from redstart import (
     Accepted,
     Annotations,
@@ -20,6 +20,7 @@ from redstart import (
     Text,
 )
 from spec_facts import REVISIONS, problems
+from support import MODERN
 
 
 class Words(str):

@@ -7,22 +7,9 @@ from typing import Any
 
 import pytest
 
-from asking.player import (
-    ASK_NAME,
-    JUNE,
-    KEYS,
-    NOVEMBER,
-    Player,
-    accept,
-    again,
-    ask_name_by_key,
-    first_round,
-    run,
-    script,
-    serve,
-    text,
-)
+from asking.player import ASK_NAME, KEYS, Player, accept, again, ask_name_by_key, first_round, script, serve, text
 from redstart import Context, Server, Tool
+from support import JUNE, NOVEMBER, run
 
 
 @pytest.mark.requirement("T88", "T92")
@@ -148,7 +135,7 @@ def test_the_order_of_parameters_does_not_matter() -> None:
         return await player.request("tools/call", more)
 
     server = serve(t)
-    assert text(run(server, play)) == "Ada"
+    assert text(run(play(), server)) == "Ada"
 
 
 @pytest.mark.requirement("T90")
@@ -181,7 +168,7 @@ def test_a_handshake_session_has_no_rounds(revision: str) -> None:
         return text(answer), answer["result"].get("resultType"), len(player.asked)
 
     # What another era has sent is not looked at: the user of this session is asked, by a request.
-    assert run(server, play) == ("Hello, Bob!", None, 1)
+    assert run(play(), server) == ("Hello, Bob!", None, 1)
 
 
 def test_answers_without_a_state_count_for_questions_with_a_key() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from asking.player import (
     KEYS,
-    MODERN,
     REVISIONS,
     Effect,
     Player,
@@ -19,7 +18,6 @@ from asking.player import (
     every,
     first_round,
     play_tool,
-    run,
     script,
     serve,
     text,
@@ -28,6 +26,7 @@ from redstart import Context, SyncContext
 from redstart.asking import steps
 from redstart.asking.seal import KeyRing
 from redstart.store.memory import MemoryState
+from support import MODERN, run
 
 ADA = accept(answer="Ada")
 
@@ -49,7 +48,7 @@ def test_a_step_beside_a_question_is_done_once(revision: str, kind: str) -> None
         return await calling
 
     server = serve(t)
-    assert run(server, play) == "Ada paid 2"
+    assert run(play(), server) == "Ada paid 2"
     assert effect.log == ["begin", "end"]
 
 
@@ -75,7 +74,7 @@ def test_a_step_goes_on_when_its_call_is_cancelled(kind: str) -> None:
         return text(answer)
 
     server = serve(t)
-    assert run(server, play) == "paid 2"
+    assert run(play(), server) == "paid 2"
     assert effect.log == ["begin", "end"]
 
 
@@ -242,6 +241,6 @@ def test_a_stop_lets_a_step_come_to_its_end(
         await server.runtime.stop()
 
     server = serve(t)
-    run(server, play)
+    run(play(), server)
     assert effect.log == (["begin", "end"] if ends else ["begin"])
     assert ("the step 'charge' is not done" in caplog.text) is not ends

@@ -8,26 +8,11 @@ from typing import Any
 
 import pytest
 
-from asking.player import (
-    KEYS,
-    MODERN,
-    NOVEMBER,
-    Effect,
-    Player,
-    accept,
-    again,
-    begun,
-    every,
-    first_round,
-    play_tool,
-    run,
-    script,
-    serve,
-    text,
-)
+from asking.player import KEYS, Effect, Player, accept, again, begun, every, first_round, play_tool, script, serve, text
 from redstart import Context, SyncContext, Tool
 from redstart.asking import steps
 from redstart.store.memory import MemoryState
+from support import MODERN, NOVEMBER, run
 
 ADA = accept(answer="Ada")
 
@@ -75,7 +60,7 @@ def test_a_stop_waits_for_the_step_of_a_thread(
             threading.Timer(0.02, effect.may_end.set).start()
         await server.runtime.stop()
 
-    run(server, play)
+    run(play(), server)
     assert ("the step 'charge' is not done" in caplog.text) is not ends
     caplog.clear()
     asyncio.run(server.runtime.stop())
@@ -103,7 +88,7 @@ def test_a_rehearsal_does_a_slow_step_once() -> None:
         effect.may_end.set()
         return await calling
 
-    assert run(server, play) == "Ada 2"
+    assert run(play(), server) == "Ada 2"
     assert effect.log == ["begin", "end"]
 
 
@@ -186,7 +171,7 @@ def test_the_limit_of_a_tool_counts_its_steps_also_beside_a_question() -> None:
         effect.may_end.set()
         return answer
 
-    assert "longer than its limit" in text(run(server, play))
+    assert "longer than its limit" in text(run(play(), server))
 
 
 def test_what_a_client_notes_beside_an_answer_is_no_other_answer() -> None:

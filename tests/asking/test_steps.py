@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from asking.player import KEYS, REVISIONS, Player, accept, again, first_round, play_tool, run, script, serve, text
+from asking.player import KEYS, REVISIONS, Player, accept, again, first_round, play_tool, script, serve, text
 from redstart import Context, Server, SyncContext
 from redstart.asking.seal import KeyRing
+from support import run
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -72,7 +73,7 @@ def test_a_round_that_is_sent_twice_does_not_repeat_its_steps(encrypt: bool) -> 
 
     server = serve(t)
     server.runtime.keys = KeyRing(KEYS, encrypt=encrypt)
-    assert run(server, play) == ["paid 1"] * 3
+    assert run(play(), server) == ["paid 1"] * 3
     assert done == [1]
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from asking.player import MODERN, Player, accept, run, script
+from asking.player import Player, accept, script
 from redstart import Context, Server
 from redstart.asking.dialogue import Dialogue
 from redstart.protocol.call import Call
+from support import MODERN, run
 
 
 def by_message(method: str, params: dict[str, Any]) -> Any:
@@ -26,7 +27,7 @@ async def joined(player: Player) -> tuple[str, list[list[str]]]:
 
 
 def play(server: Server) -> tuple[str, list[list[str]]]:
-    return run(server, lambda: joined(Player(server, MODERN, by_message)))  # type: ignore[no-any-return]
+    return run(joined(Player(server, MODERN, by_message)), server)
 
 
 def test_a_task_that_asked_first_is_joined() -> None:
@@ -80,7 +81,7 @@ def test_a_bad_answer_to_a_question_alone_is_asked_again() -> None:
         player = Player(server, MODERN, script(accept(answer="x"), accept(answer=1), accept(answer=2)))
         return await player.text("t"), len(player.rounds)
 
-    assert run(server, talk) == ("1 2", 3)
+    assert run(talk(), server) == ("1 2", 3)
 
 
 def test_the_client_cancels_while_a_run_cleans_up() -> None:
@@ -116,7 +117,7 @@ def test_the_client_cancels_while_a_run_cleans_up() -> None:
         await ended.wait()
         assert await player.text("fine") == "fine"  # `request` fails on any other answer that comes first
 
-    run(server, talk)
+    run(talk(), server)
 
 
 def test_what_a_call_leaves_behind_cannot_ask() -> None:
@@ -139,7 +140,7 @@ def test_what_a_call_leaves_behind_cannot_ask() -> None:
         with pytest.raises(asyncio.CancelledError):
             await left[0]
 
-    run(server, talk)
+    run(talk(), server)
 
 
 @pytest.mark.parametrize("asks", [0, 2])
@@ -167,4 +168,4 @@ def test_a_call_leaves_nothing_to_the_garbage_collector(asks: int) -> None:
         finally:
             gc.enable()
 
-    assert run(server, talk) <= 1  # the loop may still hold the last one
+    assert run(talk(), server) <= 1  # the loop may still hold the last one

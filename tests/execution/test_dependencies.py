@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pytest
 
 from redstart import Context, Depends, RegistrationError, Server, SyncContext, ToolError
-from server.peer import Peer, play, until
+from support import Peer, play, until
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -109,7 +109,7 @@ def test_everything_is_made_once_in_order_and_cleaned_up_after_the_handler(
     server.tool(**options)(tool)
     [served] = server.tools.items.values()
     assert list(served.input_schema["properties"]) == ["x"]
-    result = play(server, lambda peer: peer.call(tool.__name__, x=0))
+    result = play(server, lambda peer: peer.tool(tool.__name__, x=0))
     assert result["structuredContent"] == {"result": expected}
     assert events.count("value") == 1
     assert events.index("handler") < events.index("close")
@@ -155,7 +155,7 @@ def test_clean_up_after_a_cancelled_async_handler(how: str) -> None:
         await asyncio.Event().wait()
 
     async def script(peer: Peer) -> None:
-        id, _ = peer.start("waits")
+        id, _ = peer.begin("waits")
         await started.wait()
         if how == "cancel":
             peer.cancel(id)
@@ -175,7 +175,7 @@ def test_what_a_thread_still_uses_is_not_closed_under_it() -> None:
         events.append("thread ends")
 
     async def script(peer: Peer) -> None:
-        id, _ = peer.start("works")
+        id, _ = peer.begin("works")
         await until(started.is_set)
         peer.cancel(id)
         await asyncio.sleep(0.02)

@@ -19,7 +19,7 @@ import pytest
 import redstart
 from redstart import Context, Progress, RegistrationError, Server, SyncContext
 from redstart.execution.limits import Deadline, off_the_clock
-from server.peer import Peer, play, until
+from support import Peer, play, until
 
 
 def test_def_runs_in_a_thread_async_def_and_inline_on_the_loop() -> None:
@@ -117,7 +117,7 @@ def test_the_servers_limit_is_the_default_and_a_tool_may_lift_it() -> None:
         return ""
 
     async def script(peer: Peer) -> str:
-        _, answer = peer.start("patient")
+        _, answer = peer.begin("patient")
         await peer.failure("hasty")
         release.set()
         text: str = (await answer)["result"]["content"][0]["text"]
@@ -135,9 +135,9 @@ def test_a_tool_without_a_limit_sets_no_timer() -> None:
 
     async def script(peer: Peer) -> None:
         loop = asyncio.get_running_loop()
-        await peer.call("quick")
+        await peer.tool("quick")
         before = len(loop._scheduled)  # type: ignore[attr-defined]
-        await peer.call("quick")
+        await peer.tool("quick")
         assert len(loop._scheduled) == before  # type: ignore[attr-defined]
 
     play(server, script)
@@ -155,7 +155,7 @@ def test_a_deadline_stands_still_while_a_human_is_asked() -> None:
 
     async def script(peer: Peer) -> str:
         loop = asyncio.get_running_loop()
-        _, answer = peer.start("ask")
+        _, answer = peer.begin("ask")
         loop.call_later(0.2, answered.set)  # four times the limit
         text: str = (await answer)["result"]["content"][0]["text"]
         return text
@@ -203,7 +203,7 @@ def test_concurrency_is_bounded_per_tool_and_the_rest_waits_in_order() -> None:
         return n
 
     async def script(peer: Peer) -> None:
-        answers = [peer.start("work", n=n)[1] for n in range(6)]
+        answers = [peer.begin("work", n=n)[1] for n in range(6)]
         await until(lambda: len(running) == 2)
         release.set()
         await asyncio.gather(*answers)
@@ -222,7 +222,7 @@ def test_a_full_server_says_busy_and_serves_again_afterwards() -> None:
         return "done"
 
     async def script(peer: Peer) -> tuple[str, str]:
-        first, second = peer.start("work")[1], peer.start("work")[1]
+        first, second = peer.begin("work")[1], peer.begin("work")[1]
         room = server.runtime.executor.gate
         assert room is not None
         await until(lambda: room.waiting == 1)
@@ -250,12 +250,12 @@ def test_who_is_cancelled_while_waiting_leaves_the_queue() -> None:
         return n
 
     async def script(peer: Peer) -> None:
-        _, first = peer.start("work", n=1)
-        second, _ = peer.start("work", n=2)
+        _, first = peer.begin("work", n=1)
+        second, _ = peer.begin("work", n=2)
         await until(lambda: ran == [1])
         peer.cancel(second)
         await until(lambda: not server.runtime._unwinding)
-        _, third = peer.start("work", n=3)  # has the only place in the queue
+        _, third = peer.begin("work", n=3)  # has the only place in the queue
         assert await asyncio.wait([third], timeout=0.05) == (set(), {third})
         release.set()
         await asyncio.gather(first, third)
@@ -288,8 +288,8 @@ def test_a_cancelled_async_tool_unwinds_and_a_thread_tool_sees_the_flag() -> Non
         return "late"
 
     async def script(peer: Peer) -> None:
-        one, _ = peer.start("coroutine")
-        two, _ = peer.start("thread")
+        one, _ = peer.begin("coroutine")
+        two, _ = peer.begin("thread")
         await until(started.is_set)
         peer.cancel(one)
         peer.cancel(two)
@@ -313,7 +313,7 @@ def test_a_disconnect_cancels_what_is_open() -> None:
             ended.append(True)
 
     async def script(peer: Peer) -> None:
-        peer.start("work")
+        peer.begin("work")
         while not server.runtime.started:
             await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -371,7 +371,7 @@ def test_two_thousand_cancelled_calls_leave_nothing_behind(kind: str) -> None:
         return len(asyncio.all_tasks()), len(os.listdir("/dev/fd"))
 
     async def round_of_calls(peer: Peer) -> None:
-        ids = [peer.start(kind)[0] for _ in range(2000)]
+        ids = [peer.begin(kind)[0] for _ in range(2000)]
         await asyncio.sleep(0)
         for id in ids:
             peer.cancel(id)
@@ -380,7 +380,7 @@ def test_two_thousand_cancelled_calls_leave_nothing_behind(kind: str) -> None:
         await until(lambda: not server.runtime._unwinding)
 
     async def script(peer: Peer) -> None:
-        await peer.call("ping")
+        await peer.tool("ping")
         before, threads = count(), threading.active_count()
         await round_of_calls(peer)
         await until(lambda: threading.active_count() <= threads + server.runtime.pool.size)
@@ -391,7 +391,7 @@ def test_two_thousand_cancelled_calls_leave_nothing_behind(kind: str) -> None:
         await until(lambda: count() == before)
         # A second round of 2,000 must not keep even one object a call.
         assert len(gc.get_objects()) - objects < 1500
-        assert not peer._memory.link.calls
+        assert not peer.wire.link.calls
 
     play(server, script)
 
@@ -463,7 +463,7 @@ def test_generators_are_closed_on_cancel_and_at_the_deadline(kind: str, how: str
 
     async def script(peer: Peer) -> None:
         if how == "cancel":
-            id, _ = peer.start(kind)
+            id, _ = peer.begin(kind)
             await until(started.is_set)
             peer.cancel(id)
         else:
@@ -506,12 +506,12 @@ def test_a_warm_call_stays_within_its_budget_of_function_calls() -> None:
 
     async def script(peer: Peer) -> None:
         for _ in range(3):
-            await peer.call("add", a=1, b=2)
-        _, answer = peer.start("add", a=1, b=2)
+            await peer.tool("add", a=1, b=2)
+        _, answer = peer.begin("add", a=1, b=2)
         await answer
         sys.setprofile(watch)
         try:
-            _, answer = peer.start("add", a=1, b=2)
+            _, answer = peer.begin("add", a=1, b=2)
             await answer
         finally:
             sys.setprofile(None)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from asking.player import Player, accept, handshakes, run, serve
+from asking.player import Player, accept, handshakes, serve
 from redstart import Context, Server, SyncContext, Tool
+from support import run
 
 
 class Stage:
@@ -60,7 +61,7 @@ def test_a_user_who_thinks_does_not_hold_up_the_others(revision: str, blocking: 
         player.send({"id": question["id"], "result": accept(answer="Ada")})
         assert said(await player.receive()) == (asking, "Ada")
 
-    run(stage.server, play)
+    run(play(), stage.server)
 
 
 @handshakes
@@ -94,7 +95,7 @@ def test_an_answered_call_waits_for_room_and_is_the_next(revision: str) -> None:
         for _ in range(3):
             assert "isError" not in (await player.receive())["result"]
 
-    run(server, play)
+    run(play(), server)
     assert order == ["first", "answered", "second"]
 
 
@@ -124,7 +125,7 @@ def test_no_room_is_lost_and_none_is_won(revision: str, how: str) -> None:
             await asyncio.sleep(0)
         assert (gate.active, gate.waiting) == (0, 0)
 
-    run(server, play)
+    run(play(), server)
 
 
 def test_nobody_is_inside_while_the_user_thinks() -> None:
@@ -138,5 +139,5 @@ def test_nobody_is_inside_while_the_user_thinks() -> None:
             player.send({"id": question["id"], "result": accept(answer="x")})
         assert {said(await player.receive())[0] for _ in asking} == set(asking)
 
-    run(stage.server, play)
+    run(play(), stage.server)
     assert stage.most == 3  # three forms were open at once, though one call may run at a time

@@ -10,7 +10,7 @@ import pytest
 
 import redstart
 from redstart import Server, SyncContext
-from server.peer import Peer, play
+from support import Peer, play
 from transports.support import Http, run
 
 SRC = str(Path(redstart.__file__).parent)

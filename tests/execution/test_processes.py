@@ -18,7 +18,7 @@ import pytest
 
 from execution import process_tools as tools
 from redstart import Context, RegistrationError, Server, SyncContext, Tool
-from server.peer import Peer, play, until
+from support import Peer, play, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
 
@@ -52,7 +52,7 @@ def reaped(pid: int) -> bool:
 
 def test_arguments_and_results_cross_with_their_types_and_print_harms_nothing() -> None:
     async def script(peer: Peer) -> dict[str, Any]:
-        result = await peer.call("echo", point={"x": 1, "y": 2}, day="2026-02-03")
+        result = await peer.tool("echo", point={"x": 1, "y": 2}, day="2026-02-03")
         found: dict[str, Any] = result["structuredContent"]
         return found
 
@@ -87,7 +87,7 @@ def test_one_call_at_a_time_per_child_and_no_more_children_than_allowed() -> Non
     server = serve(tools.pid, tools.waits, processes=2)
 
     async def script(peer: Peer) -> set[str]:
-        answers = await asyncio.gather(*(peer.start(("pid", "waits")[i % 2])[1] for i in range(12)))
+        answers = await asyncio.gather(*(peer.begin(("pid", "waits")[i % 2])[1] for i in range(12)))
         assert len(server.runtime.executor.children().all) <= 2
         return {answer["result"]["content"][0]["text"] for answer in answers}
 
@@ -108,13 +108,13 @@ def test_one_call_at_a_time_per_child_and_no_more_children_than_allowed() -> Non
     ],
 )
 def test_results_of_all_kinds(name: str, arguments: dict[str, Any], content: list[Any]) -> None:
-    result = play(serve(getattr(tools, name)), lambda peer: peer.call(name, **arguments))
+    result = play(serve(getattr(tools, name)), lambda peer: peer.tool(name, **arguments))
     assert result["content"] == content
 
 
 def test_dependencies_are_cleaned_up_in_the_child() -> None:
     async def script(peer: Peer) -> str:
-        await peer.call("depends")
+        await peer.tool("depends")
         return await peer.text("depends")
 
     assert play(serve(tools.depends, processes=1), script) == '["value","open","closed","open"]'
@@ -139,7 +139,7 @@ def test_errors_keep_their_class_and_their_secrets(caplog: pytest.LogCaptureFixt
 
     async def script(peer: Peer) -> list[Any]:
         texts = [await peer.failure("fails", how=how) for how in ("tool", "value", "own")]
-        return [*texts, await peer.failure("nan"), (await peer.start("fails", how="protocol")[1])["error"]]
+        return [*texts, await peer.failure("nan"), (await peer.begin("fails", how="protocol")[1])["error"]]
 
     with caplog.at_level(logging.ERROR, "redstart"):
         tool, value, own, nan, protocol = play(server, script)
@@ -174,7 +174,7 @@ def test_a_child_is_killed_with_its_own_children(tmp_path: Path, how: str) -> No
     found: list[int] = []
 
     async def script(peer: Peer) -> None:
-        id, answer = peer.start("hangs", marker=str(marker))
+        id, answer = peer.begin("hangs", marker=str(marker))
         await until(marker.exists)
         found.extend(map(int, marker.read_text().split()))
         assert all(map(alive, found))
@@ -197,15 +197,15 @@ def test_many_cancelled_calls_leave_no_child_and_no_descriptor(tmp_path: Path) -
     server = serve(tools.hangs, tools.pid, processes=2)
 
     async def script(peer: Peer) -> None:
-        await peer.call("pid")
+        await peer.tool("pid")
         server.runtime.executor.close()
         await asyncio.sleep(0)
         before = len(os.listdir("/dev/fd"))
-        ids = [peer.start("hangs", marker=str(tmp_path / str(i)))[0] for i in range(200)]
+        ids = [peer.begin("hangs", marker=str(tmp_path / str(i)))[0] for i in range(200)]
         await until(lambda: any(tmp_path.glob("[0-9]")) or any(tmp_path.glob("[0-9]*[0-9]")))
         for id in ids:
             peer.cancel(id)
-        await peer.call("pid")
+        await peer.tool("pid")
         children = server.runtime.executor.children()
         await until(lambda: len(children.all) <= 1 and children.gate.waiting == 0)
         server.runtime.executor.close()
@@ -227,7 +227,7 @@ def test_a_child_whose_call_is_cancelled_before_a_thread_takes_it_is_reaped() ->
         children = server.runtime.executor.children()
         blocked = children.threads.run(blocks, {})
         await until(busy.is_set)
-        id, _ = peer.start("pid")
+        id, _ = peer.begin("pid")
         await until(lambda: children.gate.active == 1)
         peer.cancel(id)
         await until(lambda: not children.all)
@@ -248,7 +248,7 @@ def test_calls_of_processes_take_no_thread_of_other_tools(tmp_path: Path) -> Non
 
     async def script(peer: Peer) -> str:
         for number in range(2):
-            peer.start("hangs", marker=str(tmp_path / str(number)))
+            peer.begin("hangs", marker=str(tmp_path / str(number)))
         await until(lambda: len(list(tmp_path.glob("[01]"))) == 2)
         assert server.runtime.pool.counts.threads == 0
         return await peer.text("quick")

@@ -15,7 +15,7 @@ import pytest
 
 from redstart import Server
 from redstart.execution.threads import Job, Pool
-from server.peer import Peer, play, until
+from support import Peer, play, until
 
 R = TypeVar("R")
 
@@ -294,14 +294,14 @@ def test_a_busy_loop_of_pure_python_starves_nobody() -> None:
         return "stopped"
 
     async def script(peer: Peer) -> list[str]:
-        busy = [peer.start("compute") for _ in range(4)]
+        busy = [peer.begin("compute") for _ in range(4)]
         for _ in busy:
             await until(lambda: running.acquire(blocking=False))
         seen = [await peer.text("look", number=number) for number in range(20)]
         peer.cancel(busy.pop()[0])
         seen.append(await peer.text("look", number=20))
         assert not any(answer.done() for _, answer in busy)
-        await peer.call("stop")
+        await peer.tool("stop")
         assert ["result" in await answer for _, answer in busy] == [True] * 3
         return seen
 

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 import redstart
-from asking.player import Player, run
+from asking.player import Player
 from features.support import ERAS, MODERN, ask, refused
 from redstart import Client, Context, Prompt, RegistrationError, Server
 from redstart.wire.types import GetPromptResult
 from spec_facts import REVISIONS, problems
+from support import run
 
 r: Any = redstart  # so that a type checker lets wrong values pass
 every = pytest.mark.parametrize("era", ERAS)
@@ -184,9 +185,9 @@ def test_the_message_of_progress_is_left_out_where_a_revision_has_none(revision:
         meta = {"progressToken": 7, "io.modelcontextprotocol/logLevel": "debug"}
         player = await Player(server, revision, meta=meta).open()
         await player.call("tools/call", name="t", arguments={})
-        return player.notes
+        return player.notices
 
-    progress, log = run(server, call)
+    progress, log = run(call(), server)
     message = {} if revision == REVISIONS[0] else {"message": "reading"}
     assert progress["params"] == {"progressToken": 7, "progress": 1, "total": 3, **message}
     assert log["params"] == {"level": "error", "data": {"a": None}, "logger": "reader"}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from asking.player import NOVEMBER, Player, accept
+from asking.player import Player, accept
 from redstart import Ask, Context, Server, SyncContext, current_context
-from server.peer import Peer, play, until
+from support import NOVEMBER, Peer, play, until
 
 SOON = 5.0
 """Seconds within which a test that deadlocks is given up."""
@@ -154,7 +154,7 @@ def test_a_call_that_ends_ends_what_its_thread_waits_for() -> None:
             ended.append("outer")
 
     async def script(peer: Peer) -> None:
-        id, _ = peer.start("outer")
+        id, _ = peer.begin("outer")
         await began.wait()
         peer.cancel(id)
         await until(lambda: len(ended) == 2)
@@ -211,7 +211,7 @@ def test_a_step_goes_on_to_its_end_although_its_call_has_ended(kind: str) -> Non
         events.append("step" if text else "nothing")
 
     async def script(peer: Peer) -> None:
-        id, _ = peer.start("outer")
+        id, _ = peer.begin("outer")
         await began.wait()
         peer.cancel(id)
         await until(lambda: not server.runtime._unwinding)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from adopt.sums import Custom, Factorial
 from redstart import (
     Accepted,
     Client,
@@ -21,8 +22,7 @@ from redstart import (
     tool,
 )
 from redstart.client import RequestError
-from server.clients import ERAS, call, use
-from server.sums import Custom, Factorial
+from support import ERAS, call, use
 
 PROMISE: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from adopt.folders import ADD, NOTE, REVIEW, names, text, write
 from redstart import Client, Server
 from redstart.adopt.directory import find
-from server.clients import ERAS, use
-from server.folders import ADD, NOTE, REVIEW, names, text, write
+from support import ERAS, use
 
 
 @pytest.mark.requirement("109", "T110")

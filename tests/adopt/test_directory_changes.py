@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from adopt.folders import ADD, NOTE, REVIEW, text, write
 from redstart import Client, Server
 from redstart.adopt import watching
-from server.clients import ERAS, SECONDS, use
-from server.folders import ADD, NOTE, REVIEW, text, write
+from support import ERAS, SECONDS, use
 
 
 @pytest.fixture(params=["watchfiles", "poll"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from adopt.sums import Custom, Factorial
 from redstart import (
     Client,
     Context,
@@ -20,8 +21,7 @@ from redstart import (
     ToolProvider,
 )
 from redstart.client import RequestError
-from server.clients import ERAS, call, use
-from server.sums import Custom, Factorial
+from support import ERAS, call, use
 
 pytestmark = pytest.mark.parametrize("era", ERAS)
 
