@@ -226,6 +226,56 @@ def call(target: Any, era: str, name: str, arguments: dict[str, Any] | None = No
     return use(target, era, lambda client: client.call_tool(name, arguments), **options)
 
 
+# ---------------------------------------------------------------- requests and their answers
+
+Request = tuple[str, dict[str, Any]]
+"""A method and its params."""
+
+
+def exchange(server: Server, era: str, requests: Sequence[Request], principal: Any = None) -> list[dict[str, Any]]:
+    """The answers to `requests`, one after the other, on one connection of a client of `era`."""
+    return run(exchanged(server, era, requests, principal), server)  # the next exchange has another loop
+
+
+async def exchanged(
+    server: Server, era: str, requests: Sequence[Request], principal: Any = None
+) -> list[dict[str, Any]]:
+    """As `exchange`, inside a running loop; a notification in between fails the test."""
+    peer = await Peer(server, era, principal=principal).open()
+    answers = [await peer.request(method, params) for method, params in requests]
+    assert not peer.notices, peer.notices
+    await peer.close()
+    return answers
+
+
+def ask(server: Server, era: str, method: str, principal: Any = None, **params: Any) -> dict[str, Any]:
+    """The result of one request; an error fails the test."""
+    answer = exchange(server, era, [(method, params)], principal)[0]
+    assert "result" in answer, answer
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+def refused(server: Server, era: str, method: str, principal: Any = None, **params: Any) -> dict[str, Any]:
+    """The error of one request; a result fails the test."""
+    answer = exchange(server, era, [(method, params)], principal)[0]
+    assert "error" in answer, answer
+    error: dict[str, Any] = answer["error"]
+    return error
+
+
+def capabilities(server: Server, era: str) -> dict[str, Any]:
+    """What the server says that it offers."""
+
+    async def offered() -> Any:
+        peer = await Peer(server, era).open()
+        answer = await peer.request("server/discover", {}) if peer.modern else peer.opened
+        await peer.close()
+        return answer["result"]["capabilities"]
+
+    return run(offered(), server)
+
+
 # ---------------------------------------------------------------- servers as processes
 
 _held: list[socket.socket] = []

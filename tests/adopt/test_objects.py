@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 
 import redstart
-from features.support import ERAS, ask
 from redstart import Prompt, RegistrationError, Resource, Server, Tool, prompt, resource, serve, tool
-from support import ROOT
+from support import ERAS, ROOT, ask
 
 
 def module(source: str, name: str = "shop") -> ModuleType:

@@ -24,8 +24,8 @@ from asking.player import (
 )
 from redstart import Context, Server, SyncContext, ToolError, UrlElicitationRequired, current_context
 from redstart.store.memory import MemoryState
-from support import MODERN, NOVEMBER, run
-from transports.support import Http, initialize, message
+from support import MODERN, NOVEMBER, initialize, message, run
+from transports.support import Http
 
 ADA = accept(answer="Ada")
 MODES = [(revision, False) for revision in (NOVEMBER, MODERN)] + [(NOVEMBER, True)]

@@ -11,8 +11,8 @@ import pytest
 
 from asking.player import Player, accept, every, handshakes, play_tool, script, serve
 from redstart import Context, Server, SyncContext, ToolError, current_context
-from support import JUNE, MODERN, NOVEMBER, run
-from transports.support import Http, initialize, message
+from support import JUNE, MODERN, NOVEMBER, initialize, message, run
+from transports.support import Http
 
 ADA = accept(answer="Ada")
 

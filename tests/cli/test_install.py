@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from redstart.cli import main
-from transports.support import Child, initialize
+from support import initialize
+from transports.support import Child
 
 SOURCE = """
 from redstart import Server

@@ -10,8 +10,8 @@ import pytest
 
 import redstart
 from redstart import Server, SyncContext
-from support import Peer, play
-from transports.support import Http, run
+from support import Peer, play, run
+from transports.support import Http
 
 SRC = str(Path(redstart.__file__).parent)
 

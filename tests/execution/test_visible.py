@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from features.support import ERAS, ask, refused
 from redstart import RegistrationError, Server, SyncContext
+from support import ERAS, ask, refused
 
 pytestmark = pytest.mark.parametrize("era", ERAS)
 

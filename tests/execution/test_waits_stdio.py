@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from transports.support import Child, initialize, message
+from support import initialize, message
+from transports.support import Child
 
 SERVER = str(Path(__file__).parent / "waiting_server.py")
 

@@ -10,11 +10,10 @@ import pytest
 
 import redstart
 from asking.player import Player
-from features.support import ERAS, MODERN, ask, refused
 from redstart import Client, Context, Prompt, RegistrationError, Server
 from redstart.wire.types import GetPromptResult
 from spec_facts import REVISIONS, problems
-from support import run
+from support import ERAS, MODERN, ask, refused, run
 
 r: Any = redstart  # so that a type checker lets wrong values pass
 every = pytest.mark.parametrize("era", ERAS)

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from features.support import ERAS, ask, capabilities, refused
 from redstart import Complete, Context, NotAPath, Prompt, RegistrationError, Resource, Server, SyncContext
 from redstart.wire.types import Completion
+from support import ERAS, ask, capabilities, refused
 
 pytestmark = pytest.mark.parametrize("era", ERAS)
 WORDS = ["python", "prolog", "Pascal", "ruby"]

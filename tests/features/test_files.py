@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from features.support import ERAS, HANDSHAKE, MODERN, ask, capabilities, refused
 from redstart import Directory, File, RegistrationError, Server, ToolError
 from redstart.features import files
+from support import ERAS, MODERN, NOVEMBER, ask, capabilities, refused
 
 pytestmark = [pytest.mark.parametrize("era", ERAS), pytest.mark.requirement("86", "88", "89")]
-NOT_FOUND = {HANDSHAKE: -32002, MODERN: -32602}
+NOT_FOUND = {NOVEMBER: -32002, MODERN: -32602}
 
 needs_links = pytest.mark.skipif(not hasattr(os, "symlink") or os.name == "nt", reason="needs symbolic links")
 

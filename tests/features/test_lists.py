@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from features.support import ERAS, MODERN, ask, refused, talk
 from redstart import Cache, Icon, Prompt, Resource, Server, Tool
+from support import ERAS, MODERN, ask, exchange, refused
 
 
 class Point(Struct):
@@ -210,7 +210,7 @@ def test_a_call_does_not_depend_on_how_many_tools_there_are() -> None:
 
         sys.setprofile(profile)
         try:
-            answers = talk(server, MODERN, requests)
+            answers = exchange(server, MODERN, requests)
         finally:
             sys.setprofile(None)
         assert all(answer["result"]["content"][0]["text"] == "x" for answer in answers)

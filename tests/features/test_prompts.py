@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import enum
-import json
 import logging
 from typing import Any
 
 import pytest
 
-from features.support import ERAS, HANDSHAKE, META, MODERN, ask, capabilities, converse, line, refused, talk
 from redstart import (
     Audio,
     Context,
@@ -31,7 +29,7 @@ from redstart import (
     Text,
     ToolError,
 )
-from redstart.transports.memory import MemoryPeer
+from support import ERAS, MODERN, NOVEMBER, Peer, ask, capabilities, exchange, exchanged, refused, run
 
 pytestmark = pytest.mark.parametrize("era", ERAS)
 
@@ -405,7 +403,7 @@ def test_handlers_may_be_sync_or_async_and_take_a_context(era: str) -> None:
         return f"{word} {ctx.request_id}"
 
     calls = [("prompts/get", {"name": name, "arguments": {"word": "w"}}) for name in ("later", "now")]
-    first, second = talk(server, era, calls)
+    first, second = exchange(server, era, calls)
     assert first["result"]["messages"] == [text("user", f"w {era}")]
     assert second["result"]["messages"] == [text("user", "w 2")]
     assert [len(p["arguments"]) for p in ask(server, era, "prompts/list")["prompts"]] == [1, 1]
@@ -483,11 +481,11 @@ def test_visible_may_look_at_the_context(era: str) -> None:
     server = Server("s")
 
     def by_era(ctx: SyncContext[Any]) -> bool:
-        return ctx.protocol_version == HANDSHAKE
+        return ctx.protocol_version == NOVEMBER
 
     server.register(Prompt("old", handler=lambda: "x", visible=by_era))
     names = [p["name"] for p in ask(server, era, "prompts/list")["prompts"]]
-    assert names == (["old"] if era == HANDSHAKE else [])
+    assert names == (["old"] if era == NOVEMBER else [])
     with pytest.raises(RegistrationError, match="visible"):
         server.register(Prompt("bad", handler=lambda: "x", visible=lambda a, b: True))  # type: ignore[arg-type,misc]
 
@@ -513,9 +511,9 @@ def test_tags_choose_what_is_served(era: str) -> None:
 def test_the_list_is_the_same_bytes_until_something_changes(era: str) -> None:
     async def both() -> None:
         server = desk()
-        first, again = await converse(server, era, [("prompts/list", {}), ("prompts/list", {})])
+        first, again = await exchanged(server, era, [("prompts/list", {}), ("prompts/list", {})])
         server.register(Prompt("another", handler=lambda: "x"))
-        (third,) = await converse(server, era, [("prompts/list", {})])
+        (third,) = await exchanged(server, era, [("prompts/list", {})])
         assert first["result"] == again["result"]
         assert [p["name"] for p in third["result"]["prompts"]] == ["review", "another"]
 
@@ -559,29 +557,22 @@ def test_a_second_prompt_of_a_name_replaces_the_first(era: str, caplog: pytest.L
 def test_a_change_is_told_to_a_client_that_is_there(era: str) -> None:
     async def scenario() -> list[Any]:
         server = Server("s")
-        inbox: asyncio.Queue[bytes] = asyncio.Queue()
-        peer = MemoryPeer(server, inbox.put_nowait)
-        async with asyncio.timeout(20):
-            if era == HANDSHAKE:
-                opening = {"protocolVersion": era, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-                peer.send(line("initialize", opening, 0))
-                await inbox.get()
-                peer.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-            else:
-                wanted = {"promptsListChanged": True, "resourcesListChanged": True}
-                server.register(Prompt("first", handler=lambda: "x"))
-                server.register(Resource("a://first", handler=lambda: "x"))
-                peer.send(line("subscriptions/listen", {"notifications": wanted, "_meta": META}, 1))
-                assert json.loads(await inbox.get())["params"]["notifications"] == wanted
-            server.register(Prompt("p", handler=lambda: "x"))
-            server.register(Resource("a://b", handler=lambda: "x"))
-            told = [json.loads(await inbox.get())["method"] for _ in range(2)]
-            await peer.close()
-            await server.runtime.stop()
-            return told
+        peer = await Peer(server, era).open()
+        if peer.modern:
+            wanted = {"promptsListChanged": True, "resourcesListChanged": True}
+            server.register(Prompt("first", handler=lambda: "x"))
+            server.register(Resource("a://first", handler=lambda: "x"))
+            peer.start("subscriptions/listen", {"notifications": wanted})
+            assert (await peer.receive())["params"]["notifications"] == wanted
+        server.register(Prompt("p", handler=lambda: "x"))
+        server.register(Resource("a://b", handler=lambda: "x"))
+        told = [(await peer.receive())["method"] for _ in range(2)]
+        await peer.close()
+        await server.runtime.stop()
+        return told
 
     expected = ["notifications/prompts/list_changed", "notifications/resources/list_changed"]
-    assert asyncio.run(scenario()) == expected
+    assert run(scenario()) == expected
 
 
 @pytest.mark.requirement("78")

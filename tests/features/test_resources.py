@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import pytest
 
-from features.support import ERAS, HANDSHAKE, MODERN, ask, capabilities, refused, talk
 from redstart import (
     Annotations,
     Cache,
@@ -27,9 +26,10 @@ from redstart import (
     Text,
     ToolError,
 )
+from support import ERAS, MODERN, NOVEMBER, ask, capabilities, exchange, refused
 
 pytestmark = pytest.mark.parametrize("era", ERAS)
-NOT_FOUND = {HANDSHAKE: -32002, MODERN: -32602}
+NOT_FOUND = {NOVEMBER: -32002, MODERN: -32602}
 
 
 @dataclass
@@ -440,7 +440,7 @@ def test_cache_hints_are_for_modern_clients_only(era: str) -> None:
         ("resources/list", {}),
         ("resources/templates/list", {}),
     ]
-    hints = [(a["result"].get("ttlMs"), a["result"].get("cacheScope")) for a in talk(server, era, requests)]
+    hints = [(a["result"].get("ttlMs"), a["result"].get("cacheScope")) for a in exchange(server, era, requests)]
     if era == MODERN:
         assert hints == [(1500, "private"), (5000, "public"), (5000, "private"), (5000, "private"), (5000, "public")]
     else:
@@ -468,7 +468,7 @@ def test_handlers_may_be_sync_or_async_and_take_a_context_and_the_uri(era: str) 
     def now(ctx: SyncContext[Any]) -> str:
         return f"{ctx.request_id}"
 
-    first, second = talk(server, era, [("resources/read", {"uri": uri}) for uri in ("a://1", "b://x")])
+    first, second = exchange(server, era, [("resources/read", {"uri": uri}) for uri in ("a://1", "b://x")])
     assert first["result"]["contents"][0]["text"] == f"1 a://1 {era}"
     assert second["result"]["contents"][0]["text"] == "2"
 

@@ -22,7 +22,6 @@ import msgspec
 import pydantic
 import pytest
 
-from features.support import ask
 from redstart import (
     Audio,
     Context,
@@ -37,6 +36,7 @@ from redstart import (
     ToolResult,
 )
 from redstart.features.results import Unencodable, to_json
+from support import ask
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 MODERN = REVISIONS[-1]

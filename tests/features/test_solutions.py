@@ -8,9 +8,9 @@ from typing import Annotated, Any, NamedTuple
 
 import pytest
 
-from features.support import ask
 from redstart import Context, Progress, RegistrationError, Server, SyncContext, Text, ToolError, predicate
 from redstart.features.solutions import CAP
+from support import ask
 
 ERA = "2026-07-28"
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 import tracemalloc
 from typing import Any
 
 import pytest
 
-from features.support import HANDSHAKE, META, MODERN, line, talk
 from redstart import Server
 from redstart.features import subscriptions
-from redstart.transports.memory import MemoryPeer
 from redstart.transports.stream import MAX_BYTES, Writer
-from transports.support import Http, message, run
+from support import MODERN, NOVEMBER, Peer, exchange, message, run
+from transports.support import Http
 
 
 def notes() -> Server:
@@ -167,26 +165,20 @@ def test_subscribing_twice_is_once_and_unsubscribing_from_nothing_is_fine() -> N
         ("resources/unsubscribe", {"uri": "notes://one"}),
         ("resources/unsubscribe", {"uri": "notes://one"}),
     ]
-    assert all(answer["result"] == {} for answer in talk(server, HANDSHAKE, requests))
+    assert all(answer["result"] == {} for answer in exchange(server, NOVEMBER, requests))
 
     async def heard() -> list[str]:
-        inbox: asyncio.Queue[bytes] = asyncio.Queue()
-        peer = MemoryPeer(server, inbox.put_nowait)
-        opening = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-        peer.send(line("initialize", opening, 0))
-        await inbox.get()
+        peer = await Peer(server, NOVEMBER).open()
         messages = []
-        for number in (1, 2):
-            peer.send(line("resources/subscribe", {"uri": "notes://one"}, number))
-            await inbox.get()
+        for _ in range(2):
+            await peer.request("resources/subscribe", {"uri": "notes://one"})
         server.notify("notes://one")
-        messages.append(json.loads(await inbox.get()))
-        peer.send(line("resources/unsubscribe", {"uri": "notes://one"}, 3))
-        await inbox.get()
+        messages.append(await peer.receive())
+        await peer.request("resources/unsubscribe", {"uri": "notes://one"})
         server.notify("notes://one")
         await asyncio.sleep(0)
-        peer.send(line("ping", {}, 4))  # what had been told would come before the answer
-        messages.append(json.loads(await inbox.get()))
+        peer.start("ping", {})  # what had been told would come before the answer
+        messages.append(await peer.receive())
         await peer.close()
         await server.runtime.stop()
         return told(messages)
@@ -250,7 +242,7 @@ def test_one_of_a_hundred_that_does_not_read_is_shed_and_holds_up_nobody(
         await server.runtime.stop()
 
     with caplog.at_level(logging.WARNING, "redstart"):
-        run(test(), 50)
+        run(test(), seconds=50)
     assert "does not read" in caplog.text
 
 
@@ -275,7 +267,7 @@ def test_who_wakes_up_in_time_reads_why_it_was_shed() -> None:
     run(test())
 
 
-@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+@pytest.mark.parametrize("era", [NOVEMBER, MODERN])
 def test_what_is_removed_or_registered_on_a_running_server_is_told(era: str) -> None:
     async def test() -> None:
         server = notes()
@@ -318,47 +310,33 @@ def secrets(allowed: set[str]) -> Server:
     return server
 
 
-class Subscriber:
+class Subscriber(Peer):
     """A client that wants to hear of some URIs."""
-
-    def __init__(self, server: Server, era: str, user: str) -> None:
-        self.era = era
-        self.inbox: asyncio.Queue[bytes] = asyncio.Queue()
-        self.peer = MemoryPeer(server, self.inbox.put_nowait, user)
 
     async def subscribe(self, *uris: str) -> list[Any]:
         """What the server answers."""
-        if self.era == MODERN:
-            self.peer.send(line("subscriptions/listen", {**listen(*uris), "_meta": META}, 1))
-            return [await self.next()]
-        opening = {"protocolVersion": self.era, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-        answers = []
-        self.peer.send(line("initialize", opening, 0))
-        await self.next()
-        for number, uri in enumerate(uris, 1):
-            self.peer.send(line("resources/subscribe", {"uri": uri}, number))
-            answers.append(await self.next())
-        return answers
-
-    async def next(self) -> Any:
-        return json.loads(await self.inbox.get())
+        await self.open()
+        if self.modern:
+            self.start("subscriptions/listen", listen(*uris))
+            return [await self.receive()]
+        return [await self.request("resources/subscribe", {"uri": uri}) for uri in uris]
 
     async def told(self) -> list[str]:
         """The updates up to that of a resource for everybody."""
-        uris = [(await self.next())["params"]["uri"]]
+        uris = [(await self.receive())["params"]["uri"]]
         while uris[-1] != "notes://one":
-            uris.append((await self.next())["params"]["uri"])
+            uris.append((await self.receive())["params"]["uri"])
         return uris
 
 
-@pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
+@pytest.mark.parametrize("era", [NOVEMBER, MODERN])
 def test_an_update_reaches_only_those_who_may_see_the_resource(era: str) -> None:
     uris = ("secret://one", "secret://two/a", "notes://one")
 
     async def test() -> None:
         allowed = {"ada"}
         server = secrets(allowed)
-        ada, bob = Subscriber(server, era, "ada"), Subscriber(server, era, "bob")
+        ada, bob = (Subscriber(server, era, principal=user) for user in ("ada", "bob"))
         assert await ada.subscribe(*uris) == await bob.subscribe(*uris)
 
         async def told_now() -> list[list[str]]:
@@ -370,7 +348,7 @@ def test_an_update_reaches_only_those_who_may_see_the_resource(era: str) -> None
         allowed.symmetric_difference_update({"ada", "bob"})  # what was subscribed before follows the rule of now
         assert await told_now() == [["notes://one"], list(uris)]
         for each in (ada, bob):
-            await each.peer.close()
+            await each.close()
         await server.runtime.stop()
 
     run(test())

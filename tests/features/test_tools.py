@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, TypedDict
 import pydantic
 import pytest
 
-from features.support import ERAS, ask, refused, talk
 from redstart import Context, Header, Parameter, RegistrationError, Server, SyncContext, Tool, ToolError
+from support import ERAS, ask, exchange, refused
 
 ERA = "2026-07-28"
 
@@ -451,7 +451,7 @@ def test_two_calls_on_one_connection() -> None:
         return 2 * n
 
     calls = [("tools/call", {"name": "double", "arguments": {"n": n}}) for n in (1, 2)]
-    assert [answer["result"]["structuredContent"]["result"] for answer in talk(server, ERA, calls)] == [2, 4]
+    assert [answer["result"]["structuredContent"]["result"] for answer in exchange(server, ERA, calls)] == [2, 4]
 
 
 def test_needs_in_a_handshake_are_told_to_the_model() -> None:

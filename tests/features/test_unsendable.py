@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from features.support import ERAS, talk
 from redstart import Message, Server, Text, ToolError, ToolResult
+from support import ERAS, exchange
 
 HALF = "caf\ud83d"
 
@@ -45,7 +45,7 @@ def test_half_a_character_is_an_error_of_the_tool(era: str, layers: list[Any], d
         server.tool(name=name)(handler)
     server.tool(name="fine")(lambda: "fine")
     names = [*RETURNS, "fine"]
-    answers = talk(server, era, [("tools/call", {"name": name, "arguments": {}}) for name in names])
+    answers = exchange(server, era, [("tools/call", {"name": name, "arguments": {}}) for name in names])
     for name, answer in zip(names, answers, strict=True):
         assert answer["result"].get("isError", False) is (name != "fine"), (name, answer)
         assert answer["result"]["content"][0]["text"], name
@@ -57,6 +57,6 @@ def test_where_there_is_no_word_for_it_the_request_fails(era: str) -> None:
     server.resource("half://way")(lambda: HALF)
     server.prompt(name="half")(lambda: Message("user", Text(HALF)))
     requests = [("resources/read", {"uri": "half://way"}), ("prompts/get", {"name": "half"}), ("tools/list", {})]
-    *failed, fine = talk(server, era, requests)
+    *failed, fine = exchange(server, era, requests)
     assert [answer["error"]["code"] for answer in failed] == [-32603, -32603]
     assert "result" in fine

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from features.support import ERAS, MODERN, ask
 from redstart import Context, Prompt, Server, SyncContext
 from redstart.store.memory import MemoryState
-from transports.support import Http, Response, initialize, message, run
+from support import ERAS, MODERN, ask, initialize, message, run
+from transports.support import Http, Response
 
 
 def counting(**options: Any) -> Server:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from support import free_port, serving
-from transports.support import MODERN, Child, message, modern
+from support import MODERN, free_port, message, modern, serving
+from transports.support import Child
 
 SERVER = str(Path(__file__).parent / "cancelled_server.py")
 CALLS = 2000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import textwrap
 from collections.abc import AsyncIterator
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from features.support import ERAS, META, MODERN, ask, line
 from redstart import (
     Context,
     ProtocolError,
@@ -23,9 +21,9 @@ from redstart import (
     ToolError,
     current_context,
 )
-from redstart.transports.memory import MemoryPeer
 from spec_facts import REVISIONS
-from transports.support import Http, run
+from support import ERAS, MODERN, Peer, ask, message, run
+from transports.support import Http
 
 
 @dataclass
@@ -118,7 +116,7 @@ def test_what_a_client_says_it_is() -> None:
             answers.append(await http.modern(1, "tools/call", params, meta=meta))
         for revision in REVISIONS[:-1]:
             session = await http.open(revision)
-            answers.append(await http.send(line("tools/call", params, 1), headers=session))
+            answers.append(await http.send(message(1, "tools/call", params), headers=session))
         said = [answer.messages()[-1]["result"]["content"][0]["text"] for answer in answers]
         known = [f"test 1 {revision}" for revision in REVISIONS[:-1]]
         assert said == [f"m 2 {MODERN}", f"None None {MODERN}", *known]
@@ -142,19 +140,11 @@ def test_progress_needs_a_token_and_only_says_what_was_said(era: str, tool: str)
         return [ctx.progress(1), ctx.progress(2, total=2, message="done"), ctx.progress(2)]
 
     async def said(token: Any) -> list[dict[str, Any]]:
-        inbox: asyncio.Queue[bytes] = asyncio.Queue()
-        peer = MemoryPeer(server, inbox.put_nowait)
-        meta: dict[str, Any] = dict(META) if era == MODERN else {}
-        if era != MODERN:
-            opening = {"protocolVersion": era, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-            peer.send(line("initialize", opening, 0))
-            await inbox.get()
-        if token is not None:
-            meta["progressToken"] = token
-        peer.send(line("tools/call", {"name": tool, "arguments": {}, "_meta": meta}, 1))
+        peer = await Peer(server, era, meta={} if token is None else {"progressToken": token}).open()
+        peer.start("tools/call", {"name": tool, "arguments": {}})
         found: list[dict[str, Any]] = []
         while not found or "id" not in found[-1]:
-            found.append(decoded(await inbox.get()))
+            found.append(await peer.receive())
         await peer.close()
         await server.runtime.stop()
         return found

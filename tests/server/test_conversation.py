@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from features.support import ERAS, HANDSHAKE, MODERN, ask, line, talk
 from redstart import Server
 from redstart.transports.memory import MemoryPeer
-from transports.support import HANDSHAKE as REVISIONS
-from transports.support import Http, initialize, message, run
+from support import ERAS, MODERN, NOVEMBER, ask, exchange, initialize, message, run
+from support import HANDSHAKES as REVISIONS
+from transports.support import Http
 
 
 def greeting() -> Server:
@@ -46,7 +46,7 @@ def test_the_first_three_requests_of_a_session_are_answered_in_order() -> None:
     said = (initialize(id="init"), message(2, "ping"), message("three", "tools/list"))
     first, second, third = run(answers(greeting(), *said, count=3))
     assert [answer["id"] for answer in (first, second, third)] == ["init", 2, "three"]
-    assert first["result"]["protocolVersion"] == HANDSHAKE
+    assert first["result"]["protocolVersion"] == NOVEMBER
     assert first["result"]["serverInfo"] == {"name": "greeting", "version": "2.1"}
     assert first["result"]["instructions"] == "Say hello."
     assert second["result"] == {}
@@ -69,7 +69,7 @@ def test_what_is_unknown_or_incomplete_has_its_code(era: str) -> None:
         ("tools/call", {"name": "none"}, -32602),
     ]
     for method, params, code in cases:
-        assert talk(greeting(), era, [(method, params)])[0]["error"]["code"] == code, method
+        assert exchange(greeting(), era, [(method, params)])[0]["error"]["code"] == code, method
 
 
 @pytest.mark.requirement("17", "18")
@@ -113,7 +113,7 @@ def test_the_end_of_a_connection_ends_its_session() -> None:
         await asyncio.sleep(0)
         assert inbox.empty()
         assert not server.runtime.hub.peers
-        (refusal,) = await answers(server, line("tools/list", {}, 1), count=1)  # another connection starts anew
+        (refusal,) = await answers(server, message(1, "tools/list", {}), count=1)  # another connection starts anew
         assert refusal["error"]["code"] == -32600
 
     run(test())

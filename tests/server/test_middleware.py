@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from features.support import ERAS, HANDSHAKE, MODERN, ask, converse, refused, talk
 from redstart import (
     Call,
     Client,
@@ -21,6 +20,7 @@ from redstart import (
     ToolError,
     ToolResult,
 )
+from support import ERAS, MODERN, NOVEMBER, ask, exchange, exchanged, refused
 
 
 def desk(**options: Any) -> Server:
@@ -90,8 +90,8 @@ def test_it_sees_every_method_and_every_result(era: str) -> None:
         ("resources/read", {"uri": "notes://one"}),
         ("server/discover", {}) if era == MODERN else ("ping", {}),
     ]
-    talk(server, era, requests)
-    assert set(seen) == {method for method, _ in requests} | ({"initialize"} if era == HANDSHAKE else set())
+    exchange(server, era, requests)
+    assert set(seen) == {method for method, _ in requests} | ({"initialize"} if era == NOVEMBER else set())
     assert (seen["tools/call"], seen["prompts/get"]) == ("ToolResult", "-32602")
 
 
@@ -135,21 +135,21 @@ def test_one_added_while_the_server_runs_counts_at_once(era: str) -> None:
     async def test() -> None:
         server = desk()
         seen: list[str] = []
-        await converse(server, era, [("tools/list", {})])
+        await exchanged(server, era, [("tools/list", {})])
 
         @server.add_middleware
         async def watch(call: Any, next: Any) -> Any:
             seen.append(call.method.name)
             return await next(call)
 
-        await converse(server, era, [("tools/list", {})])
+        await exchanged(server, era, [("tools/list", {})])
         assert seen[-1] == "tools/list"
 
         @server.resource("late://{x}")
         def late(x: str) -> str:
             return x
 
-        (answer,) = await converse(server, era, [("resources/read", {"uri": "late://1"})])
+        (answer,) = await exchanged(server, era, [("resources/read", {"uri": "late://1"})])
         assert answer["result"]["contents"][0]["text"] == "1"
         assert seen[-1] == "resources/read"
         await server.runtime.stop()

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from redstart import Server
-from support import free_port
-from transports.support import Child, initialize, message, modern, run
+from support import free_port, initialize, message, modern, run
+from transports.support import Child
 
 
 def echoing() -> Server:
