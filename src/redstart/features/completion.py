@@ -230,13 +230,10 @@ def completion(found: object) -> t.Completion:
         return t.Completion([_text(v) for v in found.values[:LIMIT]], found.total, more)
     if found is None or isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
         raise Unencodable(f"a {type(found).__name__} instead of a list of strings")
-    if isinstance(found, Iterator):  # it may have no end
-        values = list(islice(found, LIMIT + 1))
-        total: int | None = None if len(values) > LIMIT else len(values)
-    else:
-        values = list(found)
-        total = len(values)
-    return t.Completion([_text(v) for v in values[:LIMIT]], total, len(values) > LIMIT)
+    endless = isinstance(found, Iterator)  # or it may be
+    values = list(islice(found, LIMIT + 1)) if endless else list(found)
+    more = len(values) > LIMIT
+    return t.Completion([_text(v) for v in values[:LIMIT]], None if endless and more else len(values), more)
 
 
 def _text(value: object) -> str:

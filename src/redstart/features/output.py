@@ -7,7 +7,7 @@ Spec: /specification/2026-07-28/server/tools (structured content, output schema)
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import GenericAlias
 from typing import Annotated, Any, Final, NotRequired, TypedDict, get_args, get_origin
 
@@ -56,7 +56,18 @@ class Converted(Struct, frozen=True):
 class Output:
     """What one tool promises to return."""
 
-    __slots__ = ("_allowed", "_check", "_cut", "_exact", "_names", "_text", "_where", "_wraps", "schema")
+    __slots__ = (
+        "_allowed",
+        "_boolean",
+        "_check",
+        "_cut",
+        "_exact",
+        "_names",
+        "_text",
+        "_where",
+        "_wraps",
+        "schema",
+    )
 
     def __init__(
         self,
@@ -70,6 +81,7 @@ class Output:
         self._cut = cut
         annotation = _element(annotation, cut)
         self._names = tuple(names) if names is not None else _names_in(annotation)
+        self._boolean = self._names == () and cut is not None and cut.logical  # a predicate that is only true or false
         self._check: Callable[[bytes], Any] | None = None
         self._allowed: tuple[type, ...] = ()
         self._exact: object = None
@@ -88,14 +100,15 @@ class Output:
             self._wraps = ("objects", "any") if schema is None else ("objects",)
 
     def _promise(self, annotation: object) -> None:
-        for kind in (annotation, *get_args(annotation)):
+        leaves = list(_leaves(annotation))
+        for kind in leaves:
             if words := ours_for(kind):
                 raise RegistrationError(f"{self._where}: {words}")
         if self._names:
             annotation = _record("Outputs", _typed(self._names, annotation))
-        elif names_nothing(self._names, self._cut) or not is_data(annotation):
-            self._allowed = _block_types(annotation)
+        elif self._boolean or not _is_data(_bare(annotation), leaves):
             self._text = _bare(annotation) is str
+            self._allowed = () if self._text else _block_types(leaves)
             annotation = Any
         if self._cut is not None and self._cut.many:
             annotation = _record(
@@ -149,14 +162,14 @@ class Output:
 
     def _one(self, value: object) -> t.ToolResult:
         """The result of one value."""
+        if isinstance(value, ToolError):
+            value = value.result()
         if isinstance(value, t.ToolResult):
             self._refuse_lack(value)
             return finished(value)
-        if isinstance(value, ToolError):
-            return finished(value.result())
         if self._names:
             return self._named(value)
-        if names_nothing(self._names, self._cut):
+        if self._boolean:
             return t.ToolResult(content=[t.Text(SUCCESS)])
         if self.schema is None or (self._cut is not None and self._cut.many):
             if value is None and self._text:
@@ -274,11 +287,6 @@ def _logical(value: object) -> list[object]:
     return [] if value is None or value is False else [value]
 
 
-def names_nothing(names: Sequence[str] | None, cut: Cut | None) -> bool:
-    """Whether this is a predicate that is only true or false."""
-    return names is not None and not names and cut is not None and cut.logical
-
-
 def _checking(schema: Mapping[str, object], where: str) -> Callable[[bytes], object]:
     from redstart.schema.json_schema import compile_schema  # most outputs follow from an annotation
 
@@ -313,17 +321,26 @@ _NOT_DATA: Final = (None, type(None), str, bytes, list, tuple, Any, object, insp
 _STREAMS: Final = ("Iterator", "AsyncIterator", "Generator", "AsyncGenerator", "Iterable", "AsyncIterable")
 
 
-def is_data(annotation: object) -> bool:
+def _is_data(annotation: object, leaves: Sequence[object]) -> bool:
     """Whether a return annotation promises data (then it has a schema) rather than text, content or nothing."""
-    annotation = _bare(annotation)
     if isinstance(annotation, UnsetType) or annotation in _NOT_DATA or not _is_annotation(annotation):
         return False
-    if is_loaded_type(annotation) or _streams(annotation) or _speaks_blocks(annotation):
+    if _origin_name(annotation) in _STREAMS or any(map(_is_content_type, leaves)):
         return False
-    inner = get_args(annotation)
-    if get_origin(annotation) in (tuple, *_ORIGINS_OF_LISTS) and all(a in (Any, object, ...) for a in inner):
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin in (tuple, list, Sequence) and all(a in (Any, object, ...) for a in inner):
         return False  # a list of anything may well be a list of content
-    return not (get_origin(annotation) is tuple and inner[:1] == (bytes,))
+    return not (origin is tuple and inner[:1] == (bytes,))
+
+
+def _leaves(annotation: object) -> Iterator[object]:
+    """The types that an annotation is made of, such as `Text` and `Image` of `list[Text | Image]`."""
+    annotation = _bare(annotation)
+    inner = get_args(annotation)
+    if not inner:
+        yield annotation
+    for part in inner:
+        yield from _leaves(part)
 
 
 def _bare(annotation: object) -> object:
@@ -334,10 +351,6 @@ def _origin_name(annotation: object) -> str:
     return getattr(get_origin(annotation), "__name__", "")
 
 
-def _streams(annotation: object) -> bool:
-    return _origin_name(annotation) in _STREAMS
-
-
 def _is_annotation(annotation: object) -> bool:
     marks = ("__supertype__", "__value__")
     return (
@@ -345,39 +358,22 @@ def _is_annotation(annotation: object) -> bool:
     )
 
 
-def _speaks_blocks(annotation: object) -> bool:
-    if isinstance(annotation, type) and get_origin(annotation) is None:
-        return issubclass(annotation, t.Content | t.ToolResult | ToolError) or is_loaded_type(annotation)
-    return any(_speaks_blocks(a) for a in get_args(annotation))
+def _is_content_type(leaf: object) -> bool:
+    return is_loaded_type(leaf) or (isinstance(leaf, type) and issubclass(leaf, t.Content | t.ToolResult | ToolError))
 
 
-def _block_types(annotation: object) -> tuple[type, ...]:
+def _block_types(leaves: Sequence[object]) -> tuple[type, ...]:
     """The content classes that `-> Image` and `-> list[Text | Image]` allow; () for all."""
-    annotation = _bare(annotation)
-    if isinstance(annotation, type) and get_origin(annotation) is None:
-        kinds = [annotation]
-    elif get_origin(annotation) in (tuple, *_ORIGINS_OF_LISTS):
-        inner = [a for a in get_args(annotation) if a is not Ellipsis]
-        kinds = [kind for a in inner for kind in (get_args(a) or (a,))]
-    else:
-        kinds = list(get_args(annotation))
-    kinds = [t.Text if kind is str else kind for kind in kinds]
-    if annotation is str or not kinds or not all(_is_block_class(kind) for kind in kinds):
+    kinds = [t.Text if leaf is str else leaf for leaf in leaves if leaf is not Ellipsis]
+    blocks = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, t.Content | ToolError)]
+    if len(blocks) < len(kinds) or t.Content in blocks:
         return ()
-    content = tuple(kind for kind in kinds if issubclass(kind, t.Content))
-    return () if t.Content in content else content
-
-
-def _is_block_class(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, t.Content | ToolError)
-
-
-_ORIGINS_OF_LISTS: Final = (list, Sequence)
+    return tuple(kind for kind in blocks if not issubclass(kind, ToolError))
 
 
 def _element(annotation: object, cut: Cut | None) -> object:
     """What one solution is, or what a generator returns at its end, or the annotation itself."""
-    if not _streams(annotation):
+    if _origin_name(annotation) not in _STREAMS:
         return annotation
     inner = get_args(annotation)
     if cut is not None:

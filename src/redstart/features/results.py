@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
+from operator import is_not
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
@@ -84,7 +85,7 @@ def to_json(value: object) -> bytes:
     if isinstance(value, Raw):
         return bytes(value)
     try:
-        if kind not in LEAVES and _holds_named(value):
+        if kind not in LEAVES:
             value = _unnamed(value)
         raw = _encode(value)
     except (TypeError, ValueError, OverflowError, NotImplementedError, RecursionError) as error:
@@ -108,7 +109,7 @@ def _has_non_finite(value: object) -> bool:
     if value is UNSET or isinstance(value, Raw):
         return False
     if hasattr(value, "__dataclass_fields__"):
-        return any(_has_non_finite(getattr(value, name)) for name in _data_fields(value))
+        return any(map(_has_non_finite, _fields(value).values()))
     try:
         plain = msgspec.to_builtins(value, enc_hook=_foreign)
     except (TypeError, NotImplementedError):
@@ -122,55 +123,38 @@ def _has_non_finite(value: object) -> bool:
 LEAVES: Final = frozenset({str, int, float, bool, type(None), bytes, Decimal})
 
 
-def _holds_named(value: Any) -> bool:
-    kind = type(value)
-    if kind is dict:
-        return _any_named(value.values())
-    if kind in (list, tuple, set, frozenset):
-        return _any_named(value)
-    if hasattr(kind, "_fields") and isinstance(value, tuple):
-        return True
-    return any(_holds_named(getattr(value, name, None)) for name in _fields(kind))
-
-
-def _any_named(values: Iterable[object]) -> bool:
-    return not LEAVES.issuperset(map(type, values)) and any(
-        _holds_named(item) for item in values if type(item) not in LEAVES
-    )
-
-
-def _fields(kind: object) -> Iterable[str]:
-    return getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", None) or ()
-
-
-def _data_fields(value: Any) -> list[str]:
-    """The names of the fields of a dataclass."""
-    from dataclasses import fields  # slow to load, unless the application has a dataclass
-
-    return [field.name for field in fields(value)]
-
-
 def _unnamed(value: Any) -> object:
-    """The same value with dicts in place of NamedTuples, and of the records that hold them."""
+    """The value with dicts in place of NamedTuples, and of the records that hold them; itself if it holds none."""
     kind: Any = type(value)
     if kind in LEAVES:
         return value
+    if kind in (list, tuple, set, frozenset):
+        if LEAVES.issuperset(map(type, value)):
+            return value
+        items = [_unnamed(item) for item in value]
+        return items if any(map(is_not, items, value)) else value
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
         return {name: _unnamed(getattr(value, name)) for name in kind._fields}
-    if kind is dict:
-        return {key: _unnamed(item) for key, item in value.items()}
-    if kind in (list, tuple, set, frozenset):
-        return [_unnamed(item) for item in value]
-    if not _holds_named(value):
+    fields = value if kind is dict else _fields(value)
+    if LEAVES.issuperset(map(type, fields.values())):
         return value
+    made = {name: _unnamed(item) for name, item in fields.items()}
+    return made if any(map(is_not, made.values(), fields.values())) else value
+
+
+def _fields(value: Any) -> dict[str, object]:
+    """The fields of a Struct or a dataclass, under the names that they are sent with."""
+    kind: Any = type(value)
     if hasattr(kind, "__struct_fields__"):
         config = kind.__struct_config__
-        plain = {config.tag_field: config.tag} if config.tag is not None else {}
-        for field in msgspec.structs.fields(kind):
-            if (item := getattr(value, field.name)) is not UNSET:
-                plain[field.encode_name] = _unnamed(item)
-        return plain
-    return {name: _unnamed(getattr(value, name)) for name in _data_fields(value)}
+        tag = {} if config.tag is None else {config.tag_field: config.tag}
+        names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
+        return tag | {sent: item for sent, name in names if (item := getattr(value, name)) is not UNSET}
+    if not hasattr(kind, "__dataclass_fields__"):
+        return {}
+    from dataclasses import fields  # slow to load, unless the application has a dataclass
+
+    return {field.name: getattr(value, field.name) for field in fields(value) if hasattr(value, field.name)}
 
 
 # ---------------------------------------------------------------- content
@@ -237,24 +221,24 @@ def block(value: Any) -> Block:
     return made
 
 
-BLOCK_TYPES: Final[dict[str, object]] = {
-    "text": t.Text,
-    "image": t.Image,
-    "audio": t.Audio,
-    "resource": t.EmbeddedResource,
-    "resource_link": t.ResourceLink,
+BLOCK_TYPES: Final[dict[str, tuple[type[Block], str]]] = {
+    "text": (t.Text, "text"),
+    "image": (t.Image, "data"),
+    "audio": (t.Audio, "data"),
+    "resource": (t.EmbeddedResource, "resource"),
+    "resource_link": (t.ResourceLink, "uri"),
 }
-_BODY: Final = {"text": "text", "image": "data", "audio": "data", "resource": "resource", "resource_link": "uri"}
+"""The class of each type of block, and the key that a dict of that type must have."""
 
 
 def _from_dict(value: dict[str, Any]) -> Block:
-    if _BODY[value["type"]] not in value:  # a dict of the user's own that happens to have a type
+    kind, key = BLOCK_TYPES[value["type"]]
+    if key not in value:  # a dict of the user's own that happens to have a type
         return t.Text(to_json(value).decode())
     try:
-        found: Block = msgspec.convert(value, BLOCK_TYPES[value["type"]])
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise Unencodable(f"not a valid {value['type']} block: {error}") from None
-    return found
 
 
 def sound(value: S) -> S:
@@ -285,7 +269,7 @@ def speaks_blocks(value: object) -> bool:
     return isinstance(value, list | tuple) and any(is_content(item) for item in value)
 
 
-def blocks(values: list[object]) -> tuple[list[Block], bool]:
+def blocks(values: Iterable[object]) -> tuple[list[Block], bool]:
     """Blocks from a list, and whether an error is among them."""
     failed = False
     made: list[Block] = []
@@ -306,19 +290,19 @@ def free_result(value: object) -> t.ToolResult:
     """The result of a tool that has no output schema."""
     if isinstance(value, str):
         return t.ToolResult(content=[t.Text(value)])
+    if isinstance(value, ToolError):
+        value = value.result()
     if isinstance(value, t.ToolResult):
         return finished(value)
-    if isinstance(value, ToolError):
-        return finished(value.result())
-    if type(value) is Raw:
+    if isinstance(value, Raw):
         value = decode(value)
-        return free_result(value) if value is None or isinstance(value, str) else t.ToolResult(content=[block(value)])
     if value is None:
-        return t.ToolResult(content=[t.Text(SUCCESS)])
+        value = SUCCESS
+    items: Iterable[object] = [value]
     if isinstance(value, list | tuple) and not is_media(value) and any(is_content(item) for item in value):
-        content, failed = blocks(list(value))
-        return t.ToolResult(content=content, is_error=True if failed else None)
-    return t.ToolResult(content=[block(value)])
+        items = value
+    content, failed = blocks(items)
+    return t.ToolResult(content=content, is_error=True if failed else None)
 
 
 def finished(result: t.ToolResult) -> t.ToolResult:
