@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,3 +132,38 @@ def test_cancelled_by_hanging_up_on_http(kind: str) -> None:
             after = round_of_calls()
         leaves_nothing(before, after)
         observer.close()
+
+
+# ---------------------------------------------------------------- what is loaded
+
+NEVER_ASKED = """
+import asyncio, sys
+from redstart import Server
+from redstart.transports.memory import MemoryPeer
+
+server = Server("quiet")
+begun = asyncio.Event()
+
+@server.tool
+async def wait() -> None:
+    begun.set()
+    await asyncio.Event().wait()
+
+async def main():
+    peer = MemoryPeer(server, lambda data: None)
+    peer.send(b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}')
+    peer.send(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}')
+    await begun.wait()
+    task = next(iter(peer.link.calls.values())).run
+    before = set(sys.modules)
+    peer.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')
+    await asyncio.wait([task])
+    print(task.cancelled(), sorted(name for name in set(sys.modules) - before if name.startswith("redstart")))
+
+asyncio.run(main())
+"""
+
+
+def test_the_first_cancellation_of_a_call_that_never_asked_loads_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", NEVER_ASKED], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "True []\n"

@@ -268,6 +268,9 @@ class Runtime:
                 if call.dialogue is not None:
                     result = await self.asking.conclude(call, result)
             except (asyncio.CancelledError, Unwind, BaseExceptionGroup) as error:
+                task = asyncio.current_task()
+                if call.dialogue is None and (task is None or task.cancelling()):  # it never asked, and is cancelled
+                    raise
                 result = await self.asking.end(call, error)
             except ProtocolError as error:
                 if error.code != URL_ELICITATION_REQUIRED:
