@@ -1,7 +1,7 @@
 """Whose share of a limit a request counts against where nobody is authenticated: the address that it comes from.
 
-Behind a proxy every request comes from the proxy. What it says of the client's address counts only if it is one of
-`trusted_proxies=`: anybody can send that header.
+Behind a proxy every request comes from the address of the proxy. The header in which it names the client counts only
+if the proxy is one of `trusted_proxies=`, because anybody can send that header.
 """
 
 from __future__ import annotations
@@ -53,29 +53,29 @@ def client_address(scope: Mapping[str, Any], headers: Mapping[bytes, bytes], pro
 
 
 def _without_port(hop: str) -> str:
-    """Some proxies add the port, which is another one for each connection."""
+    """Some proxies add the port, which differs for each connection."""
     if hop.startswith("["):
         return hop[1:].partition("]")[0]
     return hop.partition(":")[0] if hop.count(":") == 1 else hop
 
 
 def _is_trusted(address: str, proxies: Networks) -> bool:
-    found = _read(address)
-    return found is not None and any(found in network for network in proxies)
+    ip = _read(address)
+    return ip is not None and any(ip in network for network in proxies)
 
 
 @lru_cache(1024)
 def _site(address: str) -> str:
-    found = _read(address)
-    if isinstance(found, IPv6Address):
-        return str(ip_network((found, _SITE), strict=False))
-    return address if found is None else str(found)
+    ip = _read(address)
+    if isinstance(ip, IPv6Address):
+        return str(ip_network((ip, _SITE), strict=False))
+    return address if ip is None else str(ip)
 
 
 def _read(address: str) -> IPv4Address | IPv6Address | None:
     try:
-        found = ip_address(address)
+        ip = ip_address(address)
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return mapped or found
+    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
+    return mapped or ip

@@ -1,4 +1,4 @@
-"""One HTTP connection under uvicorn: its httptools protocol, with our own idea of a request.
+"""One HTTP connection under uvicorn: its httptools protocol, with another way to run requests.
 
 uvicorn starts an application before the body is there, writes head and body separately, arms two timers per request
 and has no limit for a body that never ends. Here a request starts when it is complete, a response leaves in one
@@ -66,7 +66,7 @@ class Backlog:
         self._total = 0
 
     def put(self, reader: Connection) -> None:
-        """More waits for this client. It is not hung up on for that: it had no time to take anything."""
+        """More waits for this client. The server does not hang up on it yet: it had no time to take anything."""
         self._note(reader)
         if self._total > self._limit:
             for other in tuple(self._sizes):
@@ -77,7 +77,7 @@ class Backlog:
                     other.give_up()
 
     def drop(self, reader: Connection) -> None:
-        """It has caught up, or has gone."""
+        """The client has caught up, or has gone."""
         self._total -= self._sizes.pop(reader, 0)
 
     def _note(self, reader: Connection) -> None:
@@ -87,7 +87,7 @@ class Backlog:
 
 
 class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
-    """Reads whole requests and runs one at a time; what a client sends ahead waits its turn."""
+    """Reads whole requests and runs one at a time; a request that the client sends ahead waits for its turn."""
 
     cycle: Any  # uvicorn's has another class
     limits = Limits()
@@ -115,7 +115,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._unsent = 0
         self.taken = self.loop.time()
         self.held = 0  # the bytes that are written only when the client has taken what was written before
-        self.reading = True  # a connection that says nothing is held no longer than one that says too little
+        self.reading = True  # a client that sends nothing has no more time than one that sends too little
         self.since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
@@ -127,7 +127,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             end = data.find(b"\r\n\r\n") + 4
             known = self._heads.get(data[:end])
             if known is not None and len(data) - end == known.length:
-                self._take(known, data[end:])
+                self._enqueue(known, data[end:])
                 return
             self._midway = True
             self._packet = data
@@ -226,10 +226,10 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         head = Head(self._scope(), dict(self.headers), keep_alive, len(body))
         self._remember(head)
         self.headers = []  # an idle connection keeps nothing of its last request
-        self._take(head, body)
+        self._enqueue(head, body)
 
     def _remember(self, head: Head) -> None:
-        """Clients repeat themselves: on one connection a known head need not be parsed again."""
+        """Keep the head: clients send the same one again and again, and on this connection it is not parsed again."""
         packet, length = self._packet, head.length
         whole = head.headers.get(b"content-length") == b"%d" % length and b"transfer-encoding" not in head.headers
         small = len(packet) - length <= MAX_KNOWN
@@ -245,7 +245,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         Connection.heads_in_all -= len(self._heads)
         self._heads.clear()
 
-    def _take(self, head: Head, body: bytes) -> None:
+    def _enqueue(self, head: Head, body: bytes) -> None:
         """A whole request: run it, or let it wait for the one before it."""
         self.reading = False
         self.since = self.loop.time()
@@ -349,7 +349,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             self.transport.close()
 
     def sweep(self, now: float) -> None:
-        """Hang up on a client that does not read, does not end its request, or has nothing more to say."""
+        """Hang up on a client that does not read, does not complete its request, or has been idle for long."""
         if self._stalls(now):
             self.give_up()
         elif self._running():
@@ -383,7 +383,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self.transport.abort()
 
     def pause_writing(self) -> None:
-        """The transport says so in the very write by which a client falls behind: what waits is counted at once."""
+        """The transport calls this within the write by which a client falls behind: what waits is counted at once."""
         super().pause_writing()
         if not self._unsent:  # it had taken all
             self.taken = self.loop.time()
@@ -445,7 +445,7 @@ class Cycle(HttpRequest, eq=False, kw_only=True):
             self.task = asyncio.current_task()
         try:
             await endpoint.serve(self)
-        except ConnectionAbortedError:  # a client that does not read would hold up an orderly end, too
+        except ConnectionAbortedError:  # the client does not read, so it would not read the end of the response either
             self._wire.transport.abort()
         except asyncio.CancelledError as error:
             if self._wire.stopping or self.disconnected:

@@ -27,7 +27,7 @@ class _Mailbox:
             self.on_message(data)
 
     async def drain(self) -> None:
-        """Nothing to wait for: the message is already there."""
+        """There is nothing to wait for, because `send` has delivered the message."""
 
 
 class MemoryPeer:
@@ -82,7 +82,7 @@ class MemoryPeer:
         return ProtocolError(INTERNAL_ERROR, f"The server did not start: {reason}")
 
     def _refuse(self, messages: list[bytes], refusal: ProtocolError) -> None:
-        """Answer a client whom nobody can serve."""
+        """Answer these messages of a client with the reason why the server did not start."""
         link = self._runtime.link()  # the peer's own must not remember a handshake that was refused
         for event in (event for data in messages for event in link.receive(data)):
             if isinstance(event, Call):

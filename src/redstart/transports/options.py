@@ -57,21 +57,23 @@ def _public_url(label: str, value: object) -> str:
 
 def _hosts(label: str, value: object) -> tuple[str, ...]:
     """Names as they stand in a Host header."""
-    for host in (found := texts(label, value)):
+    hosts = texts(label, value)
+    for host in hosts:
         if "/" in host:
             name = host.partition("://")[2] or host
             raise ValueError(f'{label}: "{host}" is not a host; write "{name.partition("/")[0]}"')
-    return found
+    return hosts
 
 
 def _origins(label: str, value: object) -> tuple[str, ...]:
     """Sites as they stand in an Origin header."""
-    for origin in (found := texts(label, value)):
+    origins = texts(label, value)
+    for origin in origins:
         scheme, mark, rest = origin.rstrip("/").rpartition("://")
         if origin not in ("*", "null") and (not mark or "/" in rest):
             site = f"{scheme or 'https'}://{rest.partition('/')[0]}"
             raise ValueError(f'{label}: "{origin}" is not the origin of a page; write "{site}"')
-    return found
+    return origins
 
 
 def _port(label: str, value: object) -> int:

@@ -37,7 +37,7 @@ CANCELLED: Final = ProtocolError(INVALID_REQUEST, "The client has cancelled this
 
 
 class _ClosedChannel:
-    """Where the messages of a call go that has been answered.
+    """The channel of a call that has been answered: it drops every message.
 
     The task of a request knows its call by its context. If the call still knew the response, and so the task, each
     request would leave a cycle behind, and the garbage collector would take a tenth of the time.
@@ -46,10 +46,10 @@ class _ClosedChannel:
     can_ask = False
 
     def send(self, data: bytes) -> None:
-        """Too late."""
+        """Nothing is sent, because the response is complete."""
 
     async def drain(self) -> None:
-        """Nothing is on its way."""
+        """There is nothing to wait for."""
 
 
 CLOSED = _ClosedChannel()

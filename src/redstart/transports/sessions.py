@@ -70,7 +70,7 @@ class HttpSession(msgspec.Struct, eq=False):
 
     @property
     def has_state(self) -> bool:
-        """Whether it knows something that its id does not say, so that it cannot be made again from that."""
+        """Whether it has state that is not in its id, so that it cannot be made again from its id."""
         session = self.link.session
         return session is not None and (bool(session.subscriptions) or session.log_level is not UNSET)
 
@@ -210,7 +210,7 @@ class Sessions:
 
     def _let_go(self, live: HttpSession) -> None:
         if live.has_state:  # without it the session would go on, but in another way than its client believes
-            self._bury(live.id, live.ticket.opened)
+            self._end_for_good(live.id, live.ticket.opened)
         self._remove(live)
 
     def _remove(self, live: HttpSession) -> None:
@@ -222,7 +222,7 @@ class Sessions:
         live.log.clear()
         self._on_end(live)
 
-    def _bury(self, id: str, opened: int) -> None:
+    def _end_for_good(self, id: str, opened: int) -> None:
         """Never serve this id again."""
         self._ended[id] = opened
         while len(self._ended) > MAX_ENDED:
@@ -235,7 +235,7 @@ class Sessions:
         ticket = live.ticket if live is not None else self._valid(id, principal)
         if ticket is None or ticket.principal != principal:
             return False
-        self._bury(id, ticket.opened)
+        self._end_for_good(id, ticket.opened)
         if live is not None:
             self._remove(live)
         return True

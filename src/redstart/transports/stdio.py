@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from redstart.server.runtime import Hosted
 
 GRACE: Final = 0.5
-"""Seconds that open calls have after the end of the input: enough for `echo … | server`, never a hang."""
+"""Seconds that open calls have after the end of the input: enough for the answers to `echo … | server`."""
 PATIENCE: Final = 10.0
-"""Seconds without a byte taken after which a client that has closed our input is gone."""
+"""Seconds after which a client has gone that has closed our input and has taken no byte of our output meanwhile."""
 READ_SIZE: Final = 1 << 18
 HINT: Final = (
     "{name} speaks MCP on stdin and stdout: it is meant to be started by an MCP client.\n"
@@ -104,7 +104,7 @@ def guard_stdout() -> None:
 
 def _private_input() -> int:
     """stdin under a descriptor of our own; 0 then leads nowhere, so that a child cannot take our messages."""
-    if sys.stdin is None:  # closed before Python started: whatever 0 is now, it is no input
+    if sys.stdin is None:  # closed before Python started: whatever 0 is now, it is not an input
         return os.open(os.devnull, os.O_RDONLY)
     own = os.dup(0)
     nowhere = os.open(os.devnull, os.O_RDONLY)
@@ -204,7 +204,7 @@ class StdioPeer(asyncio.Protocol):
 
 
 class _Watched:
-    """A pipe whose end is noticed also while it is not read, if nobody takes what we have to say either."""
+    """A pipe. Its end is noticed also while we do not read it because the client does not take our output."""
 
     def __init__(self, peer: StdioPeer, transport: asyncio.ReadTransport, fd: int) -> None:
         self._peer = peer
@@ -247,7 +247,7 @@ class _BlockingReader:
         with suppress(RuntimeError):  # the loop is closed
             while data := self._read():
                 self._go.clear()
-                self._loop.call_soon_threadsafe(self._take, data)
+                self._loop.call_soon_threadsafe(self._deliver, data)
             self._loop.call_soon_threadsafe(self._peer.end)
         if isinstance(self._source, io.FileIO):  # a descriptor of our own, then
             self._source.close()
@@ -260,7 +260,7 @@ class _BlockingReader:
         except (OSError, ValueError):  # a directory, a terminal that went away: no input
             return b""
 
-    def _take(self, data: bytes) -> None:
+    def _deliver(self, data: bytes) -> None:
         self._peer.feed(data)
         if not self._paused:
             self._go.set()

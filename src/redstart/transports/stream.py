@@ -1,6 +1,6 @@
-"""One HTTP response: plain JSON until something must be said before the result, then server-sent events.
+"""Event streams: what sends the events of one response, and what keeps them for a client that comes back.
 
-Committing to SSE late matters: 400 and 404 are required statuses, and a quiet call should be plain JSON.
+A response becomes a stream as late as possible, because a stream always has the status 200.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Writer(Struct, eq=False):
         self._pump = self._loop.create_task(self._run())
 
     def push(self, event: bytes) -> None:
-        """Queue one event. A client that does not read is shed, so that it cannot hold anybody else up.
+        """Queue one event. The stream of a client that does not read is closed, so that it cannot hold up anybody else.
 
-        A burst in one turn of the loop is no fault of the client's: only what comes while it is behind counts.
+        Only what comes while the client is behind counts: in one turn of the loop it cannot read anything.
         """
         if self.closed:
             return
-        # With thousands of listeners it counts that nobody is woken, and that nothing new is left behind.
+        # Written at once: with thousands of listeners it would cost time to wake the pump of each of them.
         if self._parked is not None and not self._events and self._request.write(event):
             self._last = self._loop.time()
             return
@@ -121,7 +121,7 @@ class Writer(Struct, eq=False):
         self.abort()
 
     def client_waits(self) -> None:
-        """It is what a stream is for."""
+        """Nothing to do: a client of a stream is meant to wait."""
 
     def abort(self) -> None:
         """The client has gone."""
@@ -140,7 +140,7 @@ class Writer(Struct, eq=False):
             self._parked.set_result(None)
 
     def _beat(self) -> None:
-        """A sign of life where there was none for a while. One timer a stream, not one an event."""
+        """Send a comment if nothing was sent for a while. There is one timer per stream, not one per event."""
         now, limits = self._loop.time(), self._request.limits
         # Where the connection is ours it has its own deadline, and knows how much the client has taken.
         if not self._request.own_connection and self._blocked and now - self._blocked > limits.write_deadline:
@@ -190,8 +190,8 @@ class Writer(Struct, eq=False):
 
 
 class KeptEvents:
-    """The events of all sessions that a client may have missed. Where they are too many, whoever sent one longest ago
-    loses its own."""
+    """The events of all sessions that a client may have missed. Where they are too large, the session whose last event
+    is the oldest loses its events."""
 
     def __init__(self, limit: int = KEPT_BYTES) -> None:
         self._limit = limit
