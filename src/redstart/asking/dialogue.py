@@ -46,7 +46,7 @@ from redstart.wire.types import InputRequired, Result, ToolResult
 A = TypeVar("A")
 Outcome = Result | Raw
 Handler = Callable[[Call], Awaitable[Outcome]]
-Batch = list[tuple[Question[object], asyncio.Future[Any]]]
+Turn = list[tuple[Question[object], asyncio.Future[Any]]]
 
 TRIES: Final = 2
 """How often a handshake client is asked one question; if the last answer is not valid, there is no answer."""
@@ -125,7 +125,7 @@ class Dialogue(Struct, eq=False):
     """The names of the questions of this run."""
     count: int = 0
     """The number of the last question of this run without a key."""
-    batch: Batch | None = None
+    turn: Turn | None = None
     """The questions of this turn of the loop."""
 
     def signal(self, signal: Signal) -> None:
@@ -324,7 +324,7 @@ class ReplayedDialogue(Dialogue):
         if self.ended:
             await asyncio.sleep(0)  # a handler that catches the end of its run must not block the loop
             raise Unwind if question.threaded else asyncio.CancelledError
-        if self.batch is None:
+        if self.turn is None:
             record = self.memory.answers.get(question.name)
             if self._in_own_task() if record is None else record.asked.alone:  # no other question can join this one
                 answer = None if record is None and question.key is None else self._recall(question, record)
@@ -357,12 +357,12 @@ class ReplayedDialogue(Dialogue):
     async def _ask_in_this_turn(self, question: Question[A]) -> A:
         """The answer to a question that makes one round with the other questions of this turn of the loop."""
         loop = asyncio.get_running_loop()
-        if self.batch is None:
-            self.batch = []
+        if self.turn is None:
+            self.turn = []
             loop.call_soon(self._end_turn)
         future: asyncio.Future[A] = loop.create_future()
         self.waiting[future] = None
-        self.batch.append((question, future))
+        self.turn.append((question, future))
         try:
             return await future
         except (asyncio.CancelledError, Unwind) as end:
@@ -372,25 +372,25 @@ class ReplayedDialogue(Dialogue):
 
     def _end_turn(self) -> None:
         """One turn of the loop after the first question of a round: deliver the round, or end the run."""
-        batch = [(question, future) for question, future in self.batch or () if not future.done()]
-        self.batch = None
+        turn = [(question, future) for question, future in self.turn or () if not future.done()]
+        self.turn = None
         outcomes: list[object] = []
-        for question, _ in batch:
+        for question, _ in turn:
             try:
                 outcomes.append(self._recall(question, self.memory.answers.get(question.name)))
             except Unanswered as unanswered:  # it concerns this question only
                 outcomes.append(unanswered)
             except Exception as error:  # it concerns the whole round
-                for _, future in batch:
+                for _, future in turn:
                     future.set_exception(error)
                 return
-        self.open = [question for question, _ in batch if question.name not in self.memory.answers]
+        self.open = [question for question, _ in turn if question.name not in self.memory.answers]
         if self.open:
             for question in self.open:
-                question.alone = len(batch) == 1
-            self._end_run(batch)
+                question.alone = len(turn) == 1
+            self._end_run(turn)
             return
-        for (question, future), outcome in zip(batch, outcomes, strict=True):
+        for (question, future), outcome in zip(turn, outcomes, strict=True):
             self.memory.unread.discard(question.name)
             if isinstance(outcome, Unanswered):
                 future.set_exception(outcome)
@@ -419,7 +419,7 @@ class ReplayedDialogue(Dialogue):
             memory.unread.discard(name)
             return None
 
-    def _end_run(self, batch: Batch) -> None:
+    def _end_run(self, turn: Turn) -> None:
         """End the run: `async def` handlers are cancelled, threads get an exception.
 
         The answers that are awaited are cancelled too: a handler may lose the cancellation of its task (as in the
@@ -427,10 +427,10 @@ class ReplayedDialogue(Dialogue):
         """
         self.signal(Signal.ENDED)
         task = self.call.run
-        if task is not None and not all(question.threaded for question, _ in batch):
+        if task is not None and not all(question.threaded for question, _ in turn):
             task.cancel()
             self.cancelled = task
-        for question, future in batch:
+        for question, future in turn:
             if question.threaded or task is None:
                 future.set_exception(Unwind())
             else:

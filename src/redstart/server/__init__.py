@@ -1,1 +1,1 @@
-"""The object people hold: Server, its Context, injection, middleware, and how one Call is answered."""
+"""The Server object, its contexts, middleware, dispatch, and the running of calls."""

@@ -1,4 +1,4 @@
-"""`auth=`: finds the user of a bearer token, within a time limit, whatever the function of the application does."""
+"""`auth=`: finds the user of a bearer token, within a time limit."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from redstart.server.settings import Authenticate
 SECONDS: Final = 10.0
 """How long `auth=` may take for one request."""
 THREADS: Final = 8
-"""Threads of their own: the tools' threads may all be taken, and callers must still be told apart."""
+"""The size of a pool only for `auth=`: when tools use all of their threads, tokens can still be checked."""
 
 UNKNOWN: Final = "A valid bearer token is needed"
 
 
 class AuthError(Exception):
-    """Nobody could be let in; the status says whose fault that is."""
+    """The caller is not let in: 401 for a token that is not valid, 500 and 503 for a failure of `auth=`."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -29,17 +29,17 @@ class AuthError(Exception):
 
 
 class Authenticator:
-    """Calls `auth=` and judges what it returns: only a principal is somebody."""
+    """Calls `auth=`, and accepts what it returns only if that can be used as a principal."""
 
     def __init__(self, auth: Authenticate, errors: ErrorPolicy) -> None:
         self._auth = auth
         self._errors = errors
         self._is_async = is_async(auth)
         self._pool = Pool(THREADS)
-        self._said: set[type] = set()
+        self._logged: set[type] = set()
 
     async def user(self, token: str) -> object:
-        """The user of this token; AuthError where there is none. Without a token nobody is asked."""
+        """The user of this token, or AuthError. Without a token `auth=` is not called."""
         if not token:
             raise AuthError(401, UNKNOWN)
         try:
@@ -50,9 +50,9 @@ class Authenticator:
         try:
             if principal_key(user):
                 return user
-        except Exception as error:  # also of a property of the user's
+        except Exception as error:  # a property of the user object may raise anything
             text = f"auth= refused a caller, because of what it returned. {error}. None refuses without this line."
-            self._say(type(user), text)
+            self._warn_once(type(user), text)
         raise AuthError(401, UNKNOWN)
 
     async def _call(self, token: str) -> object:
@@ -66,13 +66,14 @@ class Authenticator:
             log.error("auth= took more than %g seconds for a request", SECONDS)
             return AuthError(503, f"The token could not be checked within {SECONDS:g} seconds; try again later")
         text = self._errors.text(error, "auth=")
-        self._say(type(error), "auth= raised an exception, which is a 500: return None for a token that is not valid")
+        advice = "auth= raised an exception, which is a 500: return None for a token that is not valid"
+        self._warn_once(type(error), advice)
         return AuthError(500, text)
 
-    def _say(self, kind: type, text: str) -> None:
-        """Once for each type of user or error: callers must not be able to fill the log, or the memory."""
-        if kind not in self._said:
-            self._said.add(kind)
+    def _warn_once(self, kind: type, text: str) -> None:
+        """Log a text once for each type of user or error, so that callers cannot fill the log or the memory."""
+        if kind not in self._logged:
+            self._logged.add(kind)
             log.warning("%s", text)
 
     def close(self) -> None:

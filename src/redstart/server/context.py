@@ -1,4 +1,4 @@
-"""What a handler may hold: the request it serves, the messages it may send while it works, and its questions.
+"""The contexts of handlers: the request, the messages that are sent before the result, and the questions.
 
 `async def` handlers take `Context`, `def` handlers `SyncContext`: the same names, blocking.
 """
@@ -41,7 +41,7 @@ else:  # a default is known to type checkers, and to Python only since 3.13
 
 T = TypeVar("T")
 Work: TypeAlias = Coroutine[Any, Any, T]
-"""What is awaited for a T."""
+"""An awaitable of a T."""
 
 _OURS = {
     "request_context": "lifespan",
@@ -51,12 +51,12 @@ _OURS = {
     "set_state": "state.set",
     "delete_state": "state.delete",
 }
-"""What other frameworks call it."""
+"""From a name in other frameworks to our name."""
 _LEVEL = {name: rank for rank, name in enumerate(LOG_LEVELS)}
 
 
 class Facts(RequestContext, Generic[App]):
-    """What both kinds of context know without asking anybody."""
+    """What both kinds of context know of the request, without waiting."""
 
     __slots__ = ("_call", "_runtime")
 
@@ -67,7 +67,7 @@ class Facts(RequestContext, Generic[App]):
     if not TYPE_CHECKING:  # a type checker knows the names, and must not be told that there may be others
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Name ours: other frameworks say `report_progress`, `get_state`, `lifespan_context`."""
+            """An error that names our attribute for a name of another framework, such as `report_progress`."""
             ours = _OURS.get(name)
             known = [known for known in dir(type(self)) if not known.startswith("_")]
             near = ours or (None if name.startswith("_") else nearest(name, known))
@@ -81,12 +81,12 @@ class Facts(RequestContext, Generic[App]):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client has given up on this request; a long loop should look now and then."""
+        """Whether the client no longer waits for this request. A long loop should look from time to time."""
         return not self._call.open
 
     @property
     def user(self) -> Any:
-        """Who is asking: what `auth=` returned, or None."""
+        """The user who makes the request: what `auth=` returned, or None."""
         return self._call.principal
 
     @property
@@ -102,7 +102,7 @@ class Facts(RequestContext, Generic[App]):
 
     @property
     def client(self) -> Implementation | None:
-        """What the client says it is; never a reason to trust it."""
+        """The name and version that the client gives for itself. It may be false: do not decide access by it."""
         info = self._call.client_info
         return None if info is UNSET else info
 
@@ -130,12 +130,12 @@ class Facts(RequestContext, Generic[App]):
 
     @property
     def can_sample(self) -> bool:
-        """Whether this client lends its model."""
+        """Whether this client offers its model to the server (sampling)."""
         return self._can_ask and self._call.capabilities.has("sampling")
 
     @property
     def _can_ask(self) -> bool:
-        """Whether anything can reach the client before the result, where that is how questions travel."""
+        """Whether a question can reach the client: in the handshake era it is sent before the result."""
         return not self._call.dialect.asks or getattr(self._call.channel, "can_ask", True)
 
     def _progress(self, progress: float, total: float | None, message: str | None) -> bool:
@@ -188,20 +188,20 @@ class Context(Facts[App]):
     __slots__ = ()
     _threaded: ClassVar[bool] = False
 
-    # ------------------------------------------------------------ words
+    # ------------------------------------------------------------ messages
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
-        """Tell the client how far the work is. False, and nothing sent, where it did not ask."""
-        return await self._said(self._progress(progress, total, message))
+        """Tell the client how far the work is. If it did not ask for progress, nothing is sent, and this is False."""
+        return await self._let_loop_turn(self._progress(progress, total, message))
 
     async def log(self, level: str, data: object, *, logger: str | None = None) -> bool:
         """Send a log message to the client, if it wants that level."""
-        return await self._said(self._log(level, data, logger))
+        return await self._let_loop_turn(self._log(level, data, logger))
 
-    async def _said(self, sent: bool) -> bool:
-        """Let the loop turn: the words leave now, and a client that pings or cancels is heard by a busy handler too.
+    async def _let_loop_turn(self, sent: bool) -> bool:
+        """Let the loop turn once: the message is sent now, and a ping or a cancellation of the client is read.
 
-        Whether or not they were sent, because a handler that runs again must ask in the same turns as before.
+        The loop turns even if nothing was sent, so that a replay asks its questions in the same turns.
         """
         if not self._threaded:
             await asyncio.sleep(0)
@@ -226,13 +226,13 @@ class Context(Facts[App]):
         return await self.log("error", data, logger=logger)
 
     async def close_stream(self) -> bool:
-        """End the HTTP response before the result; the client comes back for it. False where that is not possible."""
+        """End the HTTP response before the result, which the client fetches later. False if that is not possible."""
         close = getattr(self._call.channel, "close_stream", None)
         return bool(close()) if close is not None else False
 
     # ------------------------------------------------------------ questions
 
-    # What asks is loaded by the first question: most servers never ask one.
+    # `redstart.asking` is loaded by the first question, because most servers never ask one.
 
     def _put(self, question: Question[T]) -> Awaitable[T]:
         """The answer to `question`; in the modern era waiting for it may end the run of the handler."""
@@ -272,11 +272,11 @@ class Context(Facts[App]):
     @overload
     async def ask(self, message: str, schema: object, key: str | None = None) -> Any: ...
     async def ask(self, message: str, schema: object = str, key: str | None = None) -> Any:
-        """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
+        """The user's answer itself. Without an answer the call ends with a result that says so; it is not an error."""
         return await self._runtime.asking.value(self._call, message, schema, key, self._threaded)
 
     def confirm(self, message: str, key: str | None = None) -> Work[bool]:
-        """Whether the user says yes; every other reaction is a no."""
+        """Whether the user says yes. Every other reaction counts as no."""
         from redstart.asking.questions import Confirmation
 
         return Confirmation(self._confirmed(message, key))
@@ -350,14 +350,14 @@ class Context(Facts[App]):
         return decode(recorded)
 
     async def _begin_step(self, key: str) -> tuple[Steps, str, bytes | None]:
-        """The steps of this dialogue, the key as it knows it, and the recorded result if there is one."""
+        """The steps of this dialogue, the full key, and the recorded result if there is one."""
         return await self._runtime.asking.dialogue(self._call).begin_step(key)
 
     async def _performed(self, fn: Callable[[], object]) -> object:
         value = fn() if is_async(fn) else await self._runtime.pool.run(fn, {})
         return await value if inspect.isawaitable(value) else value
 
-    # ------------------------------------------------------------ the server's own things
+    # ------------------------------------------------------------ the server itself
 
     @property
     def state(self) -> State:
@@ -368,7 +368,7 @@ class Context(Facts[App]):
 
     @contextmanager
     def _inner(self, name: str) -> Iterator[None]:
-        """Another handler runs. What ends the run of one in a thread ends this one too, in the way of `async def`."""
+        """Run another handler inside. If its thread is ended by `Unwind`, this handler ends by a CancelledError."""
         from redstart.asking.scope import inside
 
         with inside(self._call, name):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Dispatch:
-    """Describes a server to its runtime, anew at each change of what it offers."""
+    """Gives the runtime of a server its Description, and a new one at each change of what the server offers."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Dispatch:
 
     @cached_property
     def completions(self) -> Completions:
-        """What completes the arguments of prompts and templates."""
+        """The completion of arguments of prompts and templates."""
         from redstart.features.completion import Completions
 
         registries = self._registries
@@ -74,7 +74,7 @@ class Dispatch:
         self.describe()
 
     def declare(self, names: Iterable[str]) -> None:
-        """Offer these even while nothing of them is registered."""
+        """Offer these capabilities even if nothing is registered for them."""
         self._declared |= set(names)
         self.describe()
 
@@ -108,7 +108,7 @@ class Dispatch:
         return found
 
     def _offered(self, capabilities: dict[str, dict[str, bool]]) -> dict[str, Handler]:
-        """What answers the methods that belong to these capabilities."""
+        """The handlers of the methods that belong to these capabilities."""
         registries, hub = self._registries, self._runtime.hub
         life = Lifecycle(self._info, self._instructions, self._modern, capabilities, self._cache)
         table: dict[str, Handler] = {
@@ -142,11 +142,11 @@ class Dispatch:
         return {**table, **pages}
 
     def _pages(self, registry: Registry[Any], offered: bool) -> Handler:
-        # Middleware gets a result that it can read and change; without any, the encoded page is sent as it is.
+        # Middleware gets a result that it can read and change. Without middleware the encoded page is sent as it is.
         find = registry.result if self._middleware else registry.page
 
         async def page(call: Call) -> Any:
-            # Clients of the handshake era get an empty list of what is not offered; later ones are told that it is not.
+            # For a list that is not offered, handshake clients get an empty list, and modern clients an error.
             return find(call) if offered or not call.dialect.modern else await self._refuse(call)
 
         return page
@@ -155,7 +155,7 @@ class Dispatch:
         raise ProtocolError(METHOD_NOT_FOUND, f"This server does not offer {call.method.name}")
 
     def _wrapped(self, handler: Handler) -> Handler:
-        if not self._middleware:  # then `Runtime.answer` itself turns a question into a result
+        if not self._middleware:  # `Runtime.answer` then turns a question into a result
             return handler
         from redstart.server.middleware import compose
 

@@ -16,7 +16,7 @@ from redstart.wire.jsonrpc import ProtocolError
 from redstart.wire.types import Result
 
 Handler: TypeAlias = Callable[[Call], Awaitable[Any]]
-"""What answers a call in the end. Its result may be encoded already where there is no middleware."""
+"""The function that answers a call. Without middleware its result may already be encoded."""
 
 
 class Next(Protocol):
@@ -29,7 +29,7 @@ Middleware: TypeAlias = Callable[[Call, Next], Awaitable[Result]]
 
 
 class MiddlewareError(TypeError):
-    """A layer of middleware did not keep its contract; the text names the layer and says what to write."""
+    """A layer of middleware returned something else than a result; the text names the layer and says what to write."""
 
 
 def checked(layer: object) -> Middleware:
@@ -43,7 +43,7 @@ def checked(layer: object) -> Middleware:
         inspect.signature(layer).bind(None, None)
     except TypeError:
         raise RegistrationError(f"{_name(layer)} cannot be called with (call, next): {wanted}") from None
-    except ValueError:  # something built in tells no signature
+    except ValueError:  # a builtin without a signature
         pass
     return layer
 
@@ -67,7 +67,7 @@ def _layered(layer: Middleware, inner: Next) -> Next:
         except (ProtocolError, ToolError):
             raise
         except Exception as error:
-            if not hasattr(error, "__notes__"):  # the innermost layer that it passes is where it comes from
+            if not hasattr(error, "__notes__"):  # the first layer that it passes is the one that raised it
                 error.add_note(f"in the middleware {_name(layer)}")
             raise
         return result

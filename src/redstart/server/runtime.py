@@ -45,13 +45,13 @@ R = TypeVar("R")
 GRACE: Final = 1.0
 """Seconds that threads have to clean up when the runtime stops."""
 DRAIN: Final = 30.0
-"""Seconds that calls over HTTP have to come to their end when the server stops; who waits for a person has none."""
+"""Seconds that calls over HTTP have to finish when the server stops. A call that waits for a user ends at once."""
 _ANSWERED: Final = b"{}"
 _EAGER = sys.version_info >= (3, 12)
 
 
 class Registries(Struct, frozen=True, eq=False):
-    """What is registered with a server, compiled. What is registered later is found in them too."""
+    """What is registered with a server, in compiled form. They change when something is registered or removed."""
 
     tools: Registry[CompiledTool]
     prompts: Registry[CompiledPrompt]
@@ -60,7 +60,7 @@ class Registries(Struct, frozen=True, eq=False):
 
 
 class Description(Struct, frozen=True, eq=False):
-    """A server as its calls need it, finished: `Dispatch` makes another one when something of it changes."""
+    """A server as its calls need it. It is immutable: at each change `Dispatch` makes another one."""
 
     info: Implementation
     modern: Modern
@@ -68,7 +68,7 @@ class Description(Struct, frozen=True, eq=False):
     registries: Registries
     capabilities: dict[str, dict[str, bool]]
     methods: Mapping[str, Handler]
-    """What answers each method, with the middleware around it."""
+    """The handler of each method, with the middleware around it."""
 
 
 class Hosted(Protocol):
@@ -82,10 +82,10 @@ current_call: contextvars.ContextVar[tuple[Call, Runtime]] = contextvars.Context
 
 
 class Runtime:
-    """Everything that runs one server."""
+    """Runs the calls of one server, and owns its loop, threads, lifespan and store."""
 
     loading: ClassVar[list[SettingsError] | None] = None
-    """In the child of a tool, while it loads the file of that tool: why servers in that file did not start."""
+    """In a child process that loads the file of its tool: the errors of servers in that file that tried to start."""
 
     def __init__(self, name: str, options: ServerOptions) -> None:
         self.name = name
@@ -96,36 +96,36 @@ class Runtime:
         self.executor: Executor
         """Decides how handlers run. `Server` sets it, because it knows the classes of contexts."""
         self.hub = Hub()
-        if options["store"] is not None:  # what was given wrong is said now, not when it is needed
+        if options["store"] is not None:  # an error in the option is raised now, not at first use
             _ = self.store
         self.force_replay = False
-        """Whether handshake calls too run again from the top after each answer, as modern ones do."""
+        """Whether handshake calls are replayed too: after each answer the handler runs again from its first line."""
         self.lifespans: list[Callable[[], AbstractAsyncContextManager[object]]] = []
-        """What is entered at the start; what the first of them yields is `ctx.lifespan`."""
+        """The context managers that are entered at the start. The value of the first one is `ctx.lifespan`."""
         self.lifespan_state: object = None
         self.routes: dict[str, Any] = {}
         """The application's own HTTP paths beside the MCP endpoint."""
         self.mcp_paths: set[str] = set()
-        """The paths of the MCP endpoints: none of them can be a route."""
+        """The paths of the MCP endpoints, which cannot be routes."""
         self.failure: Exception | None = None
         """Why it did not start."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self.at_stop: list[Callable[[], None]] = []
-        """What transports do when the runtime stops, before its lifespan ends."""
+        """Functions of the transports that are called when the runtime stops, before its lifespan ends."""
         self._unwinding: set[asyncio.Task[None]] = set()
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Task[None] | None = None
 
     @cached_property
     def store(self) -> SharedState:
-        """The state that servers share; loaded when it is first needed."""
+        """The state that processes share; opened when it is first needed."""
         from redstart.store.open import open_state
 
         return open_state(self.options["store"])
 
     @cached_property
     def authenticator(self) -> Authenticator | None:
-        """What finds out who a caller is; None where everybody is let in."""
+        """Finds the user of a token; None without `auth=`, when every caller is let in."""
         auth = self.options["auth"]
         if auth is None:
             return None
@@ -135,14 +135,14 @@ class Runtime:
 
     @cached_property
     def keys(self) -> KeyRing:
-        """What seals the state of a dialogue; loaded when it is first needed."""
+        """The keys that seal the state of a dialogue; loaded when they are first needed."""
         from redstart.asking.seal import KeyRing
 
         return KeyRing(self.given_keys)
 
     @cached_property
     def asking(self) -> Asking:
-        """What runs calls that ask; loaded by the first question, because most servers never ask."""
+        """Runs the calls that ask; loaded by the first question, because most servers never ask."""
         from redstart.asking.dialogue import Asking
 
         timeout, single_use = self.options["ask_timeout"], self.options["single_use"]
@@ -152,14 +152,14 @@ class Runtime:
         return self.description.registries.tools.items.get(name)
 
     def load_keys(self) -> None:
-        """Read the keys that somebody has configured: what is wrong with them shows now, not at the first question."""
+        """Read the configured keys, so that an error in them is raised at the start and not at the first question."""
         if self.given_keys or any(name.startswith("REDSTART_KEY") for name in os.environ):
             self.keys.load()
 
     # ------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """Start once, whoever asks first; a failing lifespan fails every caller with the same reason."""
+        """Start once. If the lifespan fails, every caller gets the same error."""
         if self._stack is not None:
             return
         if self._starting is None:
@@ -169,7 +169,7 @@ class Runtime:
         await asyncio.shield(self._starting)
 
     def _check_loaded(self) -> None:
-        """Refuse to start in a child that still loads its file: each child would start the next one, without end."""
+        """Refuse to start in a child process that still loads its file: each child would start another one."""
         if Runtime.loading is None:
             return
         refusal = SettingsError(
@@ -223,7 +223,7 @@ class Runtime:
             self.take(event, peer.channel, principal)
 
     def take(self, event: Event, channel: Channel, principal: object = None) -> None:
-        """What an event of a stream peer leads to."""
+        """Handle one event of a stream peer."""
         if isinstance(event, Call):
             event.channel = channel
             event.principal = principal
@@ -242,11 +242,11 @@ class Runtime:
             event.pending.resolve(event.outcome)
 
     async def _serve(self, call: Call) -> None:
-        if _EAGER:  # it runs before its task is known to anybody else
+        if _EAGER:  # the task already runs before its constructor returns
             call.run = asyncio.current_task()
         try:
             data = await self.answer(call)
-        except Unwind:  # its thread was told to leave: the runtime stops
+        except Unwind:  # the runtime stops and has ended the thread of the handler
             return
         if data is not None:
             call.channel.send(data)
@@ -282,16 +282,16 @@ class Runtime:
             return call.link.fail(call, error)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit, Unwind):
             raise
-        except BaseException as error:  # also what is no Exception: the client waits for an answer
+        except BaseException as error:  # any class of exception: the client waits for an answer
             return self._failed(call, error)
         finally:
-            call.run = call.dialogue = None  # both know the call: a cycle, for the garbage collector to find
-            call.raw_params = _ANSWERED  # a timer or a thread that the handler left behind may keep the call for long
+            call.run = call.dialogue = None  # both refer to the call: this avoids work for the garbage collector
+            call.raw_params = _ANSWERED  # a timer or a thread of the handler may keep the call in memory for long
             call.params = None
 
     def _failed(self, call: Call, error: BaseException) -> bytes | None:
-        """The answer to a call that something else than its handler has failed."""
-        words = isinstance(error, ToolError)  # middleware's, for the model
+        """The answer to a call that failed outside of its handler."""
+        words = isinstance(error, ToolError)  # raised by middleware, with a text for the model
         text = str(error) if words else self.description.errors.text(error, f"The request {call.method.name}")
         if call.method.name == "tools/call":
             if isinstance(error, ToolError):
@@ -301,7 +301,7 @@ class Runtime:
         return call.link.fail(call, ProtocolError(INTERNAL_ERROR, text))
 
     def cancel(self, call: Call) -> None:
-        """Stop the work of a call that its link has forgotten."""
+        """Stop the work of a call that is no longer open."""
         task = call.run
         if call.dialogue is not None:
             call.dialogue.close()
@@ -316,7 +316,7 @@ class Runtime:
             log.error("a cancelled call failed while it unwound", exc_info=error)
 
     def drop(self, link: Link) -> None:
-        """The peer has gone: nothing of it is wanted any more."""
+        """Cancel all calls of a peer that has gone."""
         for call in list(link.calls.values()):
             link.forget(call)
             self.cancel(call)

@@ -61,11 +61,11 @@ WORDS_OF_OTHERS: Final = {
     "run_streamable_http_async": 'await server.run_async("http")',
     "settings": 'options of Server(…) and server.run("http", port=…)',
 }
-"""What other frameworks call it, and we do."""
+"""From a name in other frameworks to our name."""
 
 
 def _end_in_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Let a script that ends in an error of ours print its text, which names file and line, and no traceback."""
+    """For our own errors a script prints the text, which names file and line, without a traceback."""
     if issubclass(kind, RegistrationError | SignatureError | UnsupportedType) and sys.stderr is not None:
         sys.stderr.write(f"redstart: {error}\n")
     else:
@@ -146,10 +146,10 @@ class Server:
             directory = open_directory(self, given["directory"], calling_frame().f_globals.get("__file__"))
             lifespans.append(partial(directory.watched, self.runtime.pool))
 
-    if not TYPE_CHECKING:  # a type checker knows the names, and must not be told that there may be others
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they report unknown names
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Name ours, where other frameworks have another word."""
+            """An error that names our attribute for a name of another framework."""
             ours = WORDS_OF_OTHERS.get(name)
             hint = f": write {ours}" if ours else ""
             raise AttributeError(f"a Server has no attribute {name!r}{hint}", name=name, obj=self)
@@ -165,7 +165,7 @@ class Server:
         exclude: Iterable[str] = (),
         **options: Unpack[ServerOptions],
     ) -> Server:
-        """A server of what is there already: the functions of a module, the methods of an object or of a class.
+        """A server for existing code: the functions of a module, the methods of an object or of a class.
 
         `include` and `exclude` are names, or patterns such as `get_*`; `options` are those of a Server. Something with
         `tools()`, `prompts()` or `resources()` is served as a provider.
@@ -268,7 +268,7 @@ class Server:
 
     @showing(ResourceOptions)
     def resource(self, uri: str, name: str = "", **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-        """Serve a function as what is found at `uri`; with variables in it, at every URI of that form.
+        """Serve a function as the resource at `uri`; with variables in it, as a template for every URI of that form.
 
         >>> server = Server("desk")
         >>> @server.resource("notes://{name}", mime_type="text/markdown")
@@ -288,7 +288,7 @@ class Server:
         return decorate
 
     def completion(self, ref: str, argument: str = "") -> Callable[[F], F]:
-        """Complete an argument of a prompt, or a variable of a template, by a function of what was typed.
+        """Suggest values for an argument of a prompt or a variable of a template, by a function of the typed text.
 
         >>> server = Server("desk")
         >>> @server.completion("notes://{name}", "name")
@@ -353,7 +353,7 @@ class Server:
             self._add(companion, replace)
 
     def remove(self, thing: object) -> None:
-        """Serve `thing` no longer: the object, its function, its name or URI, or all of a provider."""
+        """Stop serving `thing`: an object, its function, its name or URI, or all that a provider has."""
         registries = self.tools, self.prompts, self.resources, self.templates
         keys = [(registry, key) for registry in registries for key in registry.keys_of(thing)]
         if not keys:
@@ -379,15 +379,15 @@ class Server:
         return layer
 
     def declare(self, capabilities: Iterable[str]) -> None:
-        """Dispatch these capabilities even while nothing of them is registered."""
+        """Offer these capabilities even if nothing is registered for them."""
         self._dispatch.declare(CAPABILITIES.check("capabilities", capabilities))
 
     def notify(self, uri: str) -> None:
-        """Tell every client that wants to know that the resource at `uri` holds something else now."""
+        """Tell every client that has subscribed to it that the resource at `uri` has changed."""
         self.runtime.hub.updated(REQUIRED_TEXT.check("uri", uri))
 
     def notify_changed(self, kind: str) -> None:
-        """Tell every client that wants to know that the list of `tools`, `prompts` or `resources` is another one."""
+        """Tell every subscribed client that the list of `tools`, `prompts` or `resources` has changed."""
         self.runtime.hub.changed(LIST.check("kind", kind))
 
     # ------------------------------------------------------------ running
@@ -395,7 +395,7 @@ class Server:
     @classmethod
     @contextmanager
     def recorded(cls) -> Iterator[list[Server]]:
-        """While a file is loaded only to be served by somebody else, its own `run()` only notes the server."""
+        """While `redstart run` loads a file, `run()` in that file only records its server."""
         servers: list[Server] = []
         before, Server._recording = Server._recording, servers
         try:
@@ -443,7 +443,7 @@ class Server:
         self, transport: Literal["http", "streamable-http"], **options: Unpack[HttpOptions]
     ) -> None: ...
     async def run_async(self, transport: str = "stdio", **options: Any) -> None:
-        """As `run`, inside a loop that already runs; to cancel it is to stop serving.
+        """As `run`, inside a loop that already runs. Cancel it to stop serving.
 
         >>> import asyncio
         >>> from redstart import Server
@@ -494,7 +494,7 @@ class Server:
             await self.runtime.stop()
 
     def route(self, path: str, methods: Iterable[str] = ("GET",)) -> Callable[[F], F]:
-        """Answer an HTTP path of one's own beside the MCP endpoint; nothing of MCP is asked of its clients.
+        """Answer another HTTP path beside the MCP endpoint. Its clients need not speak MCP.
 
         The handler takes the request, or nothing, and returns text, bytes, JSON data or `(status, headers, body)`.
 
@@ -530,11 +530,11 @@ def _context_class(awaits: bool) -> type[RequestContext]:
 
 @contextmanager
 def _in_words(server: Server) -> Iterator[None]:
-    """What keeps a server from starting ends the program as `redstart run` does, not in a traceback of our code."""
+    """An error that keeps a server from starting ends the program with a text, as `redstart run` does."""
     try:
         yield
     except Exception as error:
-        # A thread that exits says nothing, so there it stays an exception.
+        # SystemExit in a thread prints nothing, so the exception stays as it is there.
         if threading.current_thread() is not threading.main_thread():
             raise
         if isinstance(error, SettingsError):

@@ -1,4 +1,4 @@
-"""The options of a Server, each with its rule, and what around the code keeps a server from starting."""
+"""The options of a Server, each with its rule, and the errors of settings that keep a server from starting."""
 
 import inspect
 import os
@@ -46,7 +46,7 @@ MAX_PORT: Final = 65535
 def checked_keys(label: str, keys: object) -> list[str | bytes]:
     """The keys as a list; an error never shows a key."""
     if isinstance(keys, str | bytes | bytearray | memoryview) or not hasattr(keys, "__iter__"):
-        # Taken as a list, a text would be many keys of one character each.
+        # As an iterable, a text would be many keys of one character each.
         raise TypeError(f"keys= is a list of keys, newest first, not one {type(keys).__name__}: write keys=[…]")
     found = [bytes(key) if isinstance(key, bytearray | memoryview) else key for key in keys]
     for key in found:
@@ -66,7 +66,7 @@ def store(label: str, value: "str | SharedState | None") -> "SharedState":
 
 
 def auth(label: str, value: object) -> Callable[..., object]:
-    if not callable(value):  # what was given may be a secret
+    if not callable(value):  # the value may be a secret, so only its type is shown
         raise Wrong(label, "a function of the token that returns the user", f"a {type(value).__name__}")
     try:
         inspect.signature(value).bind("token")
@@ -78,7 +78,7 @@ def auth(label: str, value: object) -> Callable[..., object]:
 
 
 def many(label: str, value: object) -> list[object]:
-    """What is to be registered: one thing, or several."""
+    """The things to register, as a list: the option may be one thing."""
     if hasattr(type(value), "kind") or callable(value):
         return [value]
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
@@ -87,7 +87,7 @@ def many(label: str, value: object) -> list[object]:
 
 
 def listed(things: Any) -> list[Any]:
-    """What `many` has made a list of, for type checkers: an option may be given as one thing."""
+    """An option that `many` has checked, as a list for type checkers."""
     return list(things)
 
 
@@ -136,7 +136,7 @@ def lifespan(label: str, value: Any) -> Lifespan:
         inspect.signature(value).bind(None)
     except TypeError:
         raise TypeError(f"{label} must take one argument, the server; write async def {name}(server)") from None
-    except ValueError:  # something built in tells no signature
+    except ValueError:  # a builtin without a signature
         pass
     return asynccontextmanager(value) if inspect.isasyncgenfunction(value) else value
 

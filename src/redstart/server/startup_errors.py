@@ -1,4 +1,4 @@
-"""Why a server does not start, for a person: the line that is theirs, and nothing that is secret.
+"""Why a server does not start, for people: with the line of their code, and without secrets.
 
 Nothing but the standard library is imported here: `redstart doctor` needs it where nothing else may be installed.
 """
@@ -10,32 +10,32 @@ import re
 import traceback
 
 IN_CODE = r"""(\bkeys\s*=\s*[\[(])[^\])]*|(?<=://)[^\s'"]+(?=@)"""
-"""What a traceback may show: keys in a line of code, the user of a URL."""
+"""The secrets that a traceback may show: keys in a line of code, the user of a URL."""
 NOT_SHOWN = (
     *(f"redstart/{room}" for room in ("adopt", "asking", "cli", "client", "execution")),
     *(f"redstart/{room}" for room in ("server", "testing", "transports")),
     *("importlib", "contextlib.py", "/asyncio/", "uvloop/"),
 )
-"""Files whose lines in a traceback are of no interest to who wrote the server."""
+"""Files that are left out of a traceback, because they are not the user's code."""
 
 
 def not_started(name: str, error: BaseException) -> str:
-    """Why a server did not come up: for a person, and without what is secret in the lines of code."""
+    """Why a server did not start, without the secrets in lines of code."""
     return f"{name} did not start{where(error)}: {shown(error)}"
 
 
 def shown(error: BaseException) -> str:
-    """An error, and the way to it through the user's own code."""
+    """An error, and its traceback through the user's own code."""
     lines = traceback.format_exception(error)
     own = [line for line in lines if not any(part in line for part in NOT_SHOWN)]
-    said = "".join(traceback.format_exception_only(error)).rstrip().rpartition("\n")[2]
-    return re.sub(IN_CODE, lambda match: (match[1] or "") + "***", f"{said}\n{''.join(own).rstrip()}")
+    summary = "".join(traceback.format_exception_only(error)).rstrip().rpartition("\n")[2]
+    return re.sub(IN_CODE, lambda match: (match[1] or "") + "***", f"{summary}\n{''.join(own).rstrip()}")
 
 
 def where(error: BaseException) -> str:
     """Where in the user's code it happened: the innermost line that is neither Python's nor ours.
 
-    Nor that of a library, unless there is no other: what is served may be installed itself.
+    A line of an installed library counts only if there is no other: the server itself may be installed.
     """
     if isinstance(error, SyntaxError) and error.filename:
         return f" ({error.filename}, line {error.lineno})"

@@ -1,6 +1,6 @@
 """The context of a `def` handler: as Context, without `await`. Its thread waits while the loop works.
 
-Every wait gives the thread's place in the pool away: what it waits for may need a thread itself.
+A thread that waits gives its place in the pool to another one, because the work on the loop may need a thread.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Threaded(Context[App]):
 def blocking(
     method: Callable[Concatenate[Context[Any], P], Work[R]], *, nested: bool = False
 ) -> Callable[Concatenate[SyncContext[Any], P], R]:
-    """A method of SyncContext that waits for one of Context. One that runs another handler is `nested`."""
+    """A method of SyncContext that waits for a method of Context; `nested` if that runs another handler."""
 
     @wraps(method)
     def wait(ctx: SyncContext[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -79,15 +79,15 @@ class SyncContext(Facts[App]):
         try:
             return self._runtime.wait(work)
         except concurrent.futures.CancelledError:
-            raise Unwind from None  # the call has ended: so does the handler
+            raise Unwind from None  # the call has ended, so the handler ends too
         except asyncio.CancelledError:
             dialogue = self._call.dialogue
             if self._call.open and not (dialogue is not None and dialogue.ended):
-                raise  # nobody has ended it: it is answered with this failure
+                raise  # neither the client nor a question has ended the call: it fails
             raise Unwind from None
 
     def _wait_nested(self, work: Work[R]) -> R:
-        """As `_wait`, for another handler. Each level may take one more thread, so there is an end to them."""
+        """As `_wait`, for another handler. Each level may take one more thread, so the depth is limited."""
         depth = _depth.get()
         if depth >= DEEPEST:
             work.close()
@@ -101,7 +101,7 @@ class SyncContext(Facts[App]):
     # ------------------------------------------------------------ messages
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
-        """Tell the client how far the work is. False, and nothing sent, where it did not ask."""
+        """Tell the client how far the work is. If it did not ask for progress, nothing is sent, and this is False."""
         return self._wait(self._async.progress(progress, total, message))
 
     log = blocking(Context.log)
@@ -136,7 +136,7 @@ class SyncContext(Facts[App]):
     @overload
     def ask(self, message: str, schema: object, key: str | None = None) -> Any: ...
     def ask(self, message: str, schema: object = str, key: str | None = None) -> Any:
-        """The user's answer itself. If there is none the call ends, with a result that says so, and no error."""
+        """The user's answer itself. Without an answer the call ends with a result that says so; it is not an error."""
         return self._wait(self._async.ask(message, schema, key))
 
     @overload
