@@ -67,7 +67,7 @@ class ServedDirectory:
 
     @asynccontextmanager
     async def watched(self, pool: Pool) -> AsyncIterator[None]:
-        """As long as this lasts, what changes in the files changes what is served. Files are read in a thread."""
+        """Inside of this block, changes of the files change what is served. Files are read in a thread."""
         async with watching(self._folders) as changed:
             task = asyncio.get_running_loop().create_task(self._follow(changed, pool))
             try:
@@ -81,7 +81,7 @@ class ServedDirectory:
             await changed.wait()
             changed.clear()
             try:
-                # Files are read in a thread, since a module may take its time; what is served changes on the loop.
+                # Files are read in a thread, because a module may be slow to load; what is served changes on the loop.
                 self._serve(await pool.run(self._read, {}))
             except Exception:
                 log.exception("%s could not be read again; what was served before is still served", self.root)
@@ -92,7 +92,7 @@ class ServedDirectory:
         """All files as they should be served now: those that did not change as they are, the others read again."""
         files, helpers = self._look()
         known = self._files
-        if helpers != self._helpers:  # any file may use a helper
+        if helpers != self._helpers:  # any file may use the helper that changed
             self._helpers, known = helpers, {}
         if files.keys() == known.keys() and all(known[path].stamp == stamp for path, stamp in files.items()):
             return known
@@ -122,7 +122,7 @@ class ServedDirectory:
         return files, helpers
 
     def _load(self, path: Path, stamp: Stamp) -> _Loaded:
-        """One file; where it cannot be read the last version that could is kept."""
+        """Read one file. If that fails, its last good version is kept."""
         kept = self._files.get(path)
         if kept is not None and stamp[1] == 0:  # most editors empty a file before they write it
             return _Loaded(stamp, kept.things)
@@ -143,7 +143,7 @@ class ServedDirectory:
         return _Loaded(stamp, things)
 
     def _components(self, module: ModuleType) -> Iterator[Component]:
-        """What is defined in this file, whether or not it is used in another one."""
+        """What is defined in this file."""
         seen: set[int] = set()
         for value in list(vars(module).values()):
             explicit = is_component(value)
@@ -166,7 +166,7 @@ class ServedDirectory:
         sys.modules[self._package] = package
 
     def _forget(self) -> None:
-        """Let everything be imported anew."""
+        """Forget the modules, so that they are imported again."""
         for name in [name for name in sys.modules if name.startswith(f"{self._package}.")]:
             del sys.modules[name]
 
@@ -205,7 +205,7 @@ class ServedDirectory:
             for thing in loaded.things:
                 other = wanted.get(_key(thing))
                 if other is not None:
-                    log.warning("%s is there twice, at %s and at %s; the second one is served", *_twice(thing, other))
+                    log.warning("%s is defined twice, at %s and at %s; the second one is served", *_twice(thing, other))
                 wanted[_key(thing)] = thing
         for key in self._served.keys() - wanted.keys():
             with suppress(KeyError):  # the application may have removed it itself
@@ -231,12 +231,12 @@ class ServedDirectory:
 
 def open_directory(server: Registrar, directory: str | os.PathLike[str], caller: str | None) -> ServedDirectory:
     """Serve what is in `directory`; `caller` is the file that asks for it."""
-    server.declare(("prompts", "resources"))  # a file may bring one at any time
+    server.declare(("prompts", "resources"))  # a file may add the first entry of a list at any time
     return ServedDirectory(server, find(directory, caller))
 
 
 def find(directory: str | os.PathLike[str], caller: str | None) -> Path:
-    """The directory that is meant: next to the file that makes the server, else from where the process was started."""
+    """The directory, relative to the file that makes the server, else to the current directory."""
     path = Path(directory)
     if caller is not None and not path.is_absolute():
         beside = Path(caller).resolve().parent / path
@@ -278,7 +278,7 @@ def _words(error: BaseException) -> str:
 
 
 class _Fresh(SourceFileLoader):
-    """Reads the source each time: a cached compilation is told from the source by whole seconds only."""
+    """Reads the source each time, because time stamps of cached bytecode have a resolution of one second."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)

@@ -1,8 +1,8 @@
 """Existing code as a server, without an edit: a module, an object, a class, a function.
 
-What is public and defined there is served, what cannot be is skipped with a reason in the log, and nothing is run that
-was not called for: no property, no attribute that computes. Where somebody has marked what to serve (`@tool`, a `Tool`,
-a provider), only that is served.
+What is public and defined there is served. What cannot be served is skipped, with the reason in the log. No code of the
+object runs for this: no property, no computed attribute. If something is marked (`@tool`, a `Tool`, a provider), only
+what is marked is served.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _METHODS: Final = (
     functools.partialmethod,
     type(functools.lru_cache(int)),
 )
-"""What makes a method when it is looked up; anything else that a class holds may compute something."""
+"""Attributes of a class that become methods when they are looked up. Other descriptors may run code."""
 
 
 def adopt(
@@ -63,7 +63,7 @@ def name_of(thing: object) -> str:
 
 
 def description_of(thing: object) -> str | None:
-    """The docstring, unless it is only what `@dataclass` made up."""
+    """The docstring, unless `@dataclass` has generated it."""
     doc = inspect.getdoc(thing)
     kind = type(thing)
     return None if doc is None or inspect.isroutine(thing) or doc.startswith(f"{kind.__name__}(") else doc
@@ -95,7 +95,7 @@ def _line_of(kind: type) -> str:
 
 
 def _register(server: Registrar, thing: object) -> bool:
-    """Serve one thing, or log why not: it must not keep the others from being served."""
+    """Serve one thing, or log why it cannot be served, and go on with the others."""
     try:
         server.register(thing)
     except (TypeError, ValueError) as error:  # RegistrationError, SignatureError and UnsupportedType among them
@@ -118,7 +118,7 @@ class Selection:
 
     @property
     def named(self) -> list[str]:
-        """What was asked for by its very name, wherever it is defined."""
+        """The names in `include=` that are not patterns; they are served wherever they are defined."""
         return [name for name in self.include or () if not set("*?[") & set(name)]
 
     def includes(self, name: str) -> bool:
@@ -131,14 +131,14 @@ class Selection:
         return bool(met)
 
     def check(self, thing: object) -> None:
-        """A name that names nothing is a slip of the pen."""
+        """Refuse names that do not exist, because they are probably misspelled."""
         lost = [name for name in [*(self.include or ()), *self.exclude] if name not in self._met]
         if lost:
             raise RegistrationError(f"include= and exclude=: {name_of(thing)} has no public {', '.join(lost)}")
 
 
 def _parts(thing: object, selection: Selection) -> Iterator[object]:
-    """What of `thing` is to be registered."""
+    """The parts of `thing` that are to be registered."""
     if inspect.isroutine(thing) or isinstance(thing, functools.partial) or is_component(thing):
         yield thing
         return
@@ -153,7 +153,7 @@ def _parts(thing: object, selection: Selection) -> Iterator[object]:
         members = [*marked, *((name, fn) for name, fn in members if name in selection.named and not is_marked(fn))]
     for name, part in [*explicit, *members]:
         if selection.includes(name):
-            # A plain function is called as it is known here, whatever it was called where it was written.
+            # A plain function gets the name of the attribute, not its `__name__`.
             plain = inspect.isroutine(part) and not is_marked(part)
             yield Tool(name, handler=part) if plain else part
 

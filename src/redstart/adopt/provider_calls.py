@@ -44,7 +44,7 @@ _EMPTY_BODIES: Final = {fn.__code__.co_code for fn in (_bare, _documented, _bare
 
 
 def is_declaration(fn: Callable[..., object]) -> bool:
-    """Whether `fn` has a signature and a docstring but does nothing: it says what the tool is, not how it works."""
+    """Whether `fn` has a signature and a docstring but no code: it only declares the tool."""
     code = getattr(inspect.unwrap(fn), "__code__", None)
     return code is not None and code.co_code in _EMPTY_BODIES and {None, ..., fn.__doc__}.issuperset(code.co_consts)
 
@@ -84,9 +84,9 @@ class ToolCall:
                 if self._elicits and (self._required or ctx.can_elicit):
                     given[self._elicit] = _elicit_of(ctx)
                 elif self._required:
-                    return NotImplemented  # it cannot work without
+                    return NotImplemented  # it has no default, so it must be given
             value = await invoke(call, given)
-            if inspect.isawaitable(value):  # of a plain function that hands on what an async one gave
+            if inspect.isawaitable(value):  # a plain function may return a coroutine
                 value = await value
             if type(value) is Collected and value.returned is NotImplemented and not value.items:
                 return NotImplemented
@@ -105,14 +105,14 @@ def _elicit_of(ctx: RequestContext) -> Callable[..., object]:
 
 
 class _OwnResult(Struct):
-    """What the method itself has returned, and what it promises."""
+    """What the method itself has returned, with the output schema of its annotation."""
 
     value: object
     output: Output
 
 
 class _ProvidedOutput(Output):
-    """What `tool_call` gave becomes a result: in a list, each text is an item of its own."""
+    """Turns what `tool_call` returned into a result: in a list, each text is one content item."""
 
     __slots__ = ()
 
@@ -133,7 +133,7 @@ class ProvidedTool(Tool):
     """A tool of a provider that has a `tool_call`."""
 
     def __init__(self, own: Tool, tool_call: ToolCall, *, defined: bool) -> None:
-        vars(self).update(vars(own))  # it is that tool, but for who answers
+        vars(self).update(vars(own))  # the same tool, with another handler
         self._tool_call = tool_call
         self._defined = defined
 

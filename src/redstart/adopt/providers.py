@@ -1,8 +1,8 @@
-"""Provider objects: an object that says itself which tools, prompts and resources it has, and answers for them.
+"""Provider objects: an object that lists its own tools, prompts and resources, and answers the calls of them.
 
 `tools()` names what there is. A call goes to `tool_call(name, arguments[, elicit])` where the provider has one; only if
-that returns `NotImplemented` is the method itself called (auto-dispatch). A failure ends the call and falls through to
-nothing, for a tool with side effects must not run twice. `docs/design/0003-providers.md` says why.
+that returns `NotImplemented` is the method itself called (auto-dispatch). After a failure the method is not called,
+because a tool with side effects must not run twice. `docs/design/0003-providers.md` says why.
 """
 
 from __future__ import annotations
@@ -98,12 +98,12 @@ class ResourceProvider(Protocol):
 
 
 def is_provider(thing: object) -> bool:
-    """Whether `thing` lists what it has. Looked up without running any property of it."""
+    """Whether `thing` is a provider. The check runs no property of it."""
     return any(_lists(thing, name) for name in LISTS)
 
 
 def _lists(thing: object, name: str) -> bool:
-    """Whether `thing.name()` can be called as it is: `resources(kind)` of some library is no list of ours."""
+    """Whether `thing.name()` can be called without arguments; `resources(kind)` of some library is something else."""
     found = inspect.getattr_static(thing, name, None)
     if isinstance(found, staticmethod | classmethod):
         found = found.__func__
@@ -117,7 +117,7 @@ def _lists(thing: object, name: str) -> bool:
 def add_provider(
     server: Registrar, provider: object, includes: Callable[[str], bool] = lambda key: True
 ) -> frozenset[str] | None:
-    """Register everything that `provider` lists and `includes` agrees to; what its `capabilities()` name."""
+    """Register everything that `provider` lists and `includes` accepts; returns what its `capabilities()` name."""
     source = Source(provider)
     things = [*source.tools(), *source.prompts(), *source.resources()]
     server.declare(source.declared or ())
@@ -129,16 +129,16 @@ def add_provider(
 
 
 class Source:
-    """One provider, and what it says about itself, asked once."""
+    """One provider. Its lists are read once."""
 
     def __init__(self, provider: object) -> None:
         self.provider = provider
         self.name = provider.__name__ if inspect.ismodule(provider) else type(provider).__name__
-        given = self._said("capabilities")
+        given = self._returned("capabilities")
         self.declared: frozenset[str] | None = None if given is None else frozenset(map(str, given))
-        """What `capabilities()` names; None, where there is no such method, means whatever there is."""
+        """What `capabilities()` names. None means that there is no such method, and everything is offered."""
 
-    def _said(self, name: str) -> list[object] | None:
+    def _returned(self, name: str) -> list[object] | None:
         """What a method of the provider lists; None where it has no such method."""
         if not _lists(self.provider, name):
             return None
@@ -153,11 +153,11 @@ class Source:
         return list(found)
 
     def _listed(self, kind: str) -> list[object]:
-        found = self._said(kind) or []
+        found = self._returned(kind) or []
         if kind == "tools" or self.declared is None or kind in self.declared:
             return found
         if found:
-            log.warning("%s has %s(), but its capabilities() do not name %s: not served", self.name, kind, kind)
+            log.warning("%s has %s(), but its capabilities() do not name %s: it is not served", self.name, kind, kind)
         return []
 
     def _place(self, name: str) -> str:
@@ -182,7 +182,7 @@ class Source:
                     yield thing
 
     def _tool(self, descriptor: object, may_lack: bool) -> Iterator[tuple[Component, bool]]:
-        """The components of one descriptor, each with whether it can be called itself."""
+        """The tools of one descriptor, each with whether it has a function of its own."""
         if isinstance(descriptor, Tool):
             yield descriptor, True
             return
@@ -284,7 +284,7 @@ def _answers(work: Function, what: str) -> Function:
 
 
 class Provided(Resource):
-    """A resource that a provider's `resource_read` answers for: it gets the URI, and the template's variables."""
+    """A resource that is read by the provider's `resource_read`, with the URI and the variables of the template."""
 
     def _check_parameters(self, names: object) -> None:
         """The handler is `_reader`'s, and fits."""
@@ -294,7 +294,7 @@ class Provided(Resource):
 
 
 def _reader(read: Function) -> Function:
-    """`resource_read(uri, arguments)`, or `resource_read(uri)`, as a handler; what is not its business is not there."""
+    """`resource_read(uri, arguments)`, or `resource_read(uri)`, as a handler. NotImplemented means not found."""
     alone = len(inspect.signature(read).parameters) == 1
 
     def found(value: object) -> object:

@@ -1,4 +1,4 @@
-"""What adopted code is registered with: all that this package knows of a server."""
+"""The part of a server that this package uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Registrar(Protocol):
         """Serve `thing` from now on."""
 
     def remove(self, thing: object) -> None:
-        """Serve `thing` no longer."""
+        """Stop serving `thing`."""
 
     def declare(self, capabilities: Iterable[str]) -> None:
-        """Offer these capabilities even while nothing of them is registered."""
+        """Offer these capabilities even if nothing is registered for them."""

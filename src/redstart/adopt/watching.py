@@ -1,7 +1,7 @@
-"""Tells when something in some folders may have changed. Knows nothing of what is in them.
+"""Tells when something in some folders may have changed.
 
-With watchfiles installed the system says so; else somebody looks each second. Either way it is a daemon thread, that
-ends with whoever started it.
+With watchfiles the operating system reports changes. Without it every second counts as a change. Both run in a
+daemon thread, which ends with the block that started it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from redstart.features.errors import log
 
 POLL: float = 1.0
-"""Seconds between two looks, where nothing tells us."""
+"""Seconds between two reports, without watchfiles."""
 SETTLE: Final = 60
 """Milliseconds without a further change after which what was written counts as complete."""
 
@@ -30,7 +30,7 @@ async def watching(folders: Sequence[Path]) -> AsyncIterator[asyncio.Event]:
     def tell() -> None:
         try:
             loop.call_soon_threadsafe(changed.set)
-        except RuntimeError:  # the loop has gone, and nobody said so
+        except RuntimeError:  # the loop is closed
             stop.set()
 
     thread = threading.Thread(target=_watch, args=(folders, stop, tell), name="redstart-watching", daemon=True)
@@ -42,14 +42,14 @@ async def watching(folders: Sequence[Path]) -> AsyncIterator[asyncio.Event]:
 
 
 def _watch(folders: Sequence[Path], stop: threading.Event, tell: Callable[[], None]) -> None:
-    """The thread: tell at once, because something may have happened before, and then whenever there is a reason."""
+    """The thread: report once at the start, because something may have changed before, and then at each change."""
     while not stop.is_set():
-        there = _identities(folders)  # before it is told: what becomes different from now on is met below
+        there = _identities(folders)  # taken before the first report, so that later changes are found below
         tell()
         try:
             for _ in _hints(folders, there, stop):
                 tell()
-        except FileNotFoundError:  # a folder that went while its watch began
+        except FileNotFoundError:  # a folder was removed while its watch began
             stop.wait(POLL)
         except Exception:
             log.exception("watching %s failed; looking each second instead", ", ".join(map(str, folders)))
@@ -58,7 +58,7 @@ def _watch(folders: Sequence[Path], stop: threading.Event, tell: Callable[[], No
 
 
 def _hints(folders: Sequence[Path], there: dict[str, int], stop: threading.Event) -> Iterator[None]:
-    """One item for each reason to look; ends when the folders themselves are no longer those that were there."""
+    """One item for each possible change; ends when the folders themselves were removed, added or replaced."""
     try:
         from watchfiles import watch
     except ImportError:
@@ -69,7 +69,7 @@ def _hints(folders: Sequence[Path], there: dict[str, int], stop: threading.Event
             pass
         return
     options: dict[str, object] = {"stop_event": stop, "step": SETTLE, "debounce": 10 * SETTLE, "raise_interrupt": False}
-    # A change between the first look and the first moment of the watch is met by the first time-out.
+    # A change between the first comparison and the start of the watch is found at the first time-out.
     first = True
     for changes in watch(*there, yield_on_timeout=True, rust_timeout=int(POLL * 1000), **options):
         if stop.is_set() or _identities(folders) != there:
@@ -85,7 +85,7 @@ def _polls(stop: threading.Event) -> Iterator[None]:
 
 
 def _identities(folders: Sequence[Path]) -> dict[str, int]:
-    """The folders that are there, and which ones they are: a new folder may have an old name."""
+    """The folders that exist, with their inodes, because a new folder may have an old name."""
     found = {}
     for folder in folders:
         try:

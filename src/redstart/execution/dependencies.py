@@ -112,7 +112,7 @@ def _context_class(annotation: object) -> type | None:
 
 
 def _is_foreign(kind: type) -> bool:
-    """Whether a class is the context of another framework: no client can send one, so it is meant for the server."""
+    """Whether a class is the context of another framework. Clients cannot send one, so the server must fill it."""
     return kind.__name__ == "Context" and kind.__module__.partition(".")[0] in ("fastmcp", "mcp")
 
 
@@ -275,7 +275,7 @@ def _values(wants: Wants, made: Made, call: Call | None) -> Arguments:
 
 
 def _seeing(leave: Function) -> Function:
-    """A dependency sees the exception of its handler; its answer, which could swallow that, is not used."""
+    """A dependency gets the exception of its handler. It cannot suppress that exception."""
 
     def left(*error: object) -> None:
         leave(*error)
@@ -314,7 +314,7 @@ async def _enter_in_thread(provide: Function, wanted: Arguments, stack: AsyncExi
     job = pool.run(manager.__enter__, {})
 
     async def leave(*error: object) -> None:
-        if job.thread and job.error is None:  # it has entered
+        if job.thread and job.error is None:  # it has been entered
             await pool.run(lambda: manager.__exit__(*error), {})  # type: ignore[arg-type]
 
     stack.push_async_exit(leave)

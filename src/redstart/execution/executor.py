@@ -1,6 +1,6 @@
 """How a handler is run: on the loop, in a thread, in a process, with or without dependencies and limits.
 
-Chosen once, at registration, so that a call does not look for what it does not need.
+The way is chosen once, at registration, so that a call does not check for features that it does not use.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Executor:
     def __init__(self, pool: Pool, contexts: Contexts, limits: CallLimits, processes: int | None) -> None:
         self.contexts = contexts
         self.limits = limits
-        """What holds for everything that does not have limits of its own."""
+        """The limits of everything that does not have its own."""
         self.gate: Gate | None = None
         """The gate of all tools together."""
         if limits.concurrency is not None:
@@ -119,7 +119,7 @@ class Executor:
         on_loop = executor != "process" and (executor == "inline" or is_async(fn))
         plan = make_plan(fn, injected, self.contexts, in_thread=not on_loop)
         if executor == "process":
-            from redstart.execution.processes import in_process  # most servers have no such tool
+            from redstart.execution.processes import in_process  # loaded here because most servers have no such tool
 
             return in_process(fn, plan, self.children, self.contexts.make_for(False), cut, typed)
         work = self._generator(fn, plan, cut, on_loop) if is_generator(fn) else fn
@@ -129,7 +129,7 @@ class Executor:
 
     def _generator(self, fn: Function, plan: Plan, cut: Cut | None, on_loop: bool) -> Function:
         """The function that runs a generator to its end. It takes a context besides the arguments."""
-        from redstart.execution import generators  # most servers have none
+        from redstart.execution import generators  # loaded here because most servers have none
 
         plan.wants = (*plan.wants, (generators.CONTEXT, self.contexts.make_for(on_loop)))
         return generators.on_loop(fn, cut) if on_loop else generators.in_thread(fn, cut)

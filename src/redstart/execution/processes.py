@@ -188,7 +188,7 @@ def in_process(
             message: ChildMessage = await children.threads.run(child.exchange, {"line": line, "on_progress": tell})
         except asyncio.CancelledError:
             child.kill()
-            children.threads.run(child.reap, {})  # the thread that would have read its end may never have come to it
+            children.threads.run(child.reap, {})  # `exchange` may not have begun, and then does not reap it
             raise
         finally:
             children.release(child)
@@ -304,7 +304,7 @@ class Reaper:
 
     def _tell(self, number: int) -> None:
         if self._process is not None and self._process.stdin is not None:
-            with suppress(OSError):  # somebody has ended it: the next child gets another
+            with suppress(OSError):  # the reaper itself was ended: the next child starts another
                 self._process.stdin.write(b"%d\n" % number)
                 self._process.stdin.flush()
 

@@ -91,7 +91,7 @@ class Wait(Generic[R]):
         if crew.closed:
             return
         self.task = crew.loop.create_task(self._work)
-        if not self.unbroken and not job.done():  # if it is done its handler knows, and cleans up
+        if not self.unbroken and not job.done():  # after that its handler cleans up, and may wait
             job.add_done_callback(self._give_up)
         self.task.add_done_callback(self._end)
         crew.loop.call_soon(self._look_back)
@@ -155,7 +155,7 @@ class Crew:
         return sum(job.cancelled() for job in self.running.copy())
 
     def _allowed(self) -> int:
-        """The size, and one more for each thread that is of no use now; for lost threads only up to the size again."""
+        """The size of the pool, plus the threads that wait, plus the lost threads up to the size once more."""
         return self._size + self.away + min(self.lost(), self._size)
 
     def start(self, count: int) -> None:
@@ -223,7 +223,7 @@ class Crew:
                     self.none_leaves.set()
 
     async def settle(self, seconds: float) -> None:
-        """End all waits, and wait so long at most until their handlers have cleaned up."""
+        """End all waits, and give their handlers at most so many seconds to clean up."""
         self.stopping = True
         for wait in self.waits.copy():
             if wait.task is not None:
@@ -325,7 +325,7 @@ class Pool:
             job.unbroken = False
 
     async def settle(self, seconds: float) -> None:
-        """End what threads wait for, and give them so long at most to leave: a `finally` may have something to do."""
+        """End all waits of threads, and give them at most so many seconds to run their `finally` blocks."""
         if self._crew is not None and self._crew.loop is asyncio.get_running_loop():
             await self._crew.settle(seconds)
 

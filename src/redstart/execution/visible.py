@@ -13,7 +13,7 @@ from redstart.protocol.call import Call
 
 
 def seen_by(visible: Visible, contexts: Contexts) -> Callable[[Call], bool]:
-    """Whether whoever makes a call may see a thing. A rule that fails hides it."""
+    """The check whether the user of a call may see a tool, prompt or resource. If `visible` raises, it is hidden."""
     parameters = list(inspect.signature(visible, eval_str=True).parameters.values())
     if len(parameters) != 1 or inspect.iscoroutinefunction(visible):
         raise RegistrationError(f"{place(visible)}: visible= is a plain function of one parameter, the user")
@@ -25,7 +25,7 @@ def seen_by(visible: Visible, contexts: Contexts) -> Callable[[Call], bool]:
         try:
             return bool(visible(view(call)))
         except Exception:
-            log.exception("%s: visible= failed, so its thing is hidden", place(visible))
+            log.exception("%s: visible= failed, so what it belongs to is hidden", place(visible))
             return False
 
     return sees

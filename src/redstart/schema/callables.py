@@ -1,4 +1,4 @@
-"""Behind every callable a function: its parameters, its place, the names its annotations may use.
+"""The function behind a callable: its parameters, its place in the source, the names for its annotations.
 
 Knows: partial, methods, decorated functions, callable instances, closures.  Must not know: JSON, schemas.
 """
@@ -112,7 +112,7 @@ def _unwrapped(fn: Any) -> tuple[Any, set[str], type | None]:
     """The plain function, the names of the arguments that a partial has fixed, and the class of a method."""
     fixed: set[str] = set()
     owner: type | None = None
-    for _ in range(100):  # a __wrapped__ loop would never end
+    for _ in range(100):  # `__wrapped__` may lead back to the function itself
         if isinstance(fn, functools.partial):
             fixed |= fn.keywords.keys()
             fn = fn.func
@@ -181,7 +181,7 @@ def local_names(fn: Any) -> dict[str, Any]:
 
 
 def with_local_names(fn: Any, read: Callable[[dict[str, Any] | None], R]) -> R:
-    """`read(names)`, with the local names only where it does not work without them."""
+    """`read(names)`; if a name is missing, once more with the local names of the functions around it."""
     try:
         return read(None)
     except SignatureError:
@@ -195,7 +195,7 @@ def with_local_names(fn: Any, read: Callable[[dict[str, Any] | None], R]) -> R:
 
 
 def kind_of(fn: object) -> Kind:
-    """What a call of `fn` gives. A class gives a value, also if its instances can be awaited or iterated."""
+    """What a call of `fn` returns. A call of a class counts as a value, even if its instances can be awaited."""
     if inspect.isclass(fn) or not callable(fn):
         return "value"
     for code in (inspect.unwrap(fn), inspect.unwrap(getattr(fn, "__call__", fn))):  # noqa: B004 - the method itself
@@ -209,12 +209,12 @@ def kind_of(fn: object) -> Kind:
 
 
 def is_async(fn: object) -> bool:
-    """Whether a call of `fn` gives something to await or to iterate asynchronously."""
+    """Whether a call of `fn` returns an awaitable or an async iterator."""
     return kind_of(fn) in ("coroutine", "async generator")
 
 
 def is_generator(fn: object) -> bool:
-    """Whether a call of `fn` gives something to iterate."""
+    """Whether a call of `fn` returns an iterator."""
     return kind_of(fn) in ("generator", "async generator")
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from redstart.schema.errors import one_of
 
-# Family of a node -> the constraints that fit it, with the keyword; None: checked, but JSON Schema has no word.
+# Family of a node -> its constraints and their JSON Schema keywords; None: checked, but there is no keyword.
 NUMERIC = {
     "ge": "minimum",
     "gt": "exclusiveMinimum",
@@ -53,12 +53,12 @@ def _is_moment(text: str) -> bool:
 
 
 def _is_uri(text: str) -> bool:
-    from urllib.parse import urlsplit  # few servers ask for one
+    from urllib.parse import urlsplit  # loaded here because few servers need it
 
     return bool(urlsplit(text).scheme) and not re.search(r"\s", text)
 
 
-# The formats that a form may ask for; elsewhere a format is a note.
+# The formats that are checked in forms; elsewhere a format is only published.
 FORMATS: dict[str, tuple[Callable[[str], bool], str]] = {
     "email": (lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None, "an e-mail address"),
     "uri": (_is_uri, "a URI such as https://…"),
@@ -68,7 +68,7 @@ FORMATS: dict[str, tuple[Callable[[str], bool], str]] = {
 
 
 def _longest(pattern: str) -> int | None:
-    from redstart.schema.patterns import longest  # few servers have a pattern
+    from redstart.schema.patterns import longest  # loaded here because few servers have a pattern
 
     return longest(pattern)
 
@@ -104,7 +104,7 @@ CONSTRAINTS = {
     "format": Constraint(_has_format, "{}"),
     "unique": Constraint(_is_unique, "a list without repeats"),
 }
-READ = CONSTRAINTS.keys() - {"format", "unique"}  # what an item of `Annotated` may say; other keywords do not matter
+READ = CONSTRAINTS.keys() - {"format", "unique"}  # the attributes that are read from an item of `Annotated`
 
 
 class Notes(msgspec.Struct):
@@ -114,7 +114,7 @@ class Notes(msgspec.Struct):
     predicates: tuple[Callable[[object], object], ...] = ()
     words: dict[str, object] = {}  # title, description, examples
     extra: dict[str, object] = {}
-    plain: bool = True  # only msgspec.Meta and inert objects: msgspec itself reads it as we do
+    plain: bool = True  # only msgspec.Meta and objects without a meaning here: msgspec reads the annotation as we do
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -173,12 +173,12 @@ class Constraints(msgspec.Struct, frozen=True):
     family: str
     bounds: dict[str, Any]
     predicates: tuple[Callable[[object], object], ...] = ()
-    plain: bool = True  # written as msgspec.Meta
+    plain: bool = True  # all of it is in msgspec.Meta
 
     def over(self, other: "Constraints | None") -> "Constraints":
         """Both, where an outer `Annotated` narrows an inner one; ValueError for a pattern that is not safe.
 
-        A pattern that `re` may need long for gets a limit of the length.
+        A pattern that may be slow in `re` limits the length of the text.
         """
         bounds, predicates, plain = self.bounds, self.predicates, self.plain
         if other is not None:
@@ -187,7 +187,7 @@ class Constraints(msgspec.Struct, frozen=True):
         most = _longest(bounds["pattern"]) if "pattern" in bounds else None
         if most is not None and not bounds.get("max_length", most + 1) <= most:
             bounds = {"max_length": most, **{name: bound for name, bound in bounds.items() if name != "max_length"}}
-            plain = False  # msgspec would read the user's own annotation without that limit
+            plain = False  # the user's own annotation does not have that limit, so msgspec must not read it
         return Constraints(self.family, bounds, predicates, plain)
 
     def broken(self, value: object) -> str | None:
@@ -213,7 +213,7 @@ class Constraints(msgspec.Struct, frozen=True):
         return out
 
     def native(self) -> msgspec.Meta | None:
-        """The same bounds for msgspec, or None where it cannot say them."""
+        """The same bounds for msgspec, or None if it cannot express them."""
         if self.predicates or self.family in ("decimal", "moment"):
             return None
         try:

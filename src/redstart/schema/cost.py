@@ -1,4 +1,4 @@
-"""How much work an engine that tries every branch of a union has with a value.
+"""Bounds the work of engines that try every branch of a union.
 
 pydantic, and jsonschema-rs when it explains, read a part of the value once for each way that leads to it. In a type
 whose branches contain each other the ways double with each level, so a few hundred bytes can take hours. Counting
@@ -124,7 +124,7 @@ def entries(value: object) -> int:
 
 
 def affordable(root: object, value: object, *, room: int, share: int) -> bool:
-    """Whether reading the value by way of every branch takes at most `room` steps more than `share` for each pair
+    """Whether reading the value through every branch takes at most `room` steps more than `share` for each pair
     of a schema and a value in it."""
     known: dict[tuple[int, int], int] = {}
 

@@ -1,4 +1,4 @@
-"""From pieces of JSON Schema to one lean document: `$defs` only where they pay, no titles of classes,
+"""From pieces of JSON Schema to one short document: `$defs` only for what is used twice, no titles of classes,
 no lists of types.
 
 Knows: JSON Schema 2020-12 as plain dicts.  Must not know: Python types.
@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 PREFIX = "#/$defs/"
 DECIMAL = "decimal"  # the format of a Decimal, also where pydantic has no name for it
 
-# Where schemas hide inside a schema.
+# The keywords whose values are schemas.
 LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs")
 SINGLES = ("items", "additionalProperties", "propertyNames", "not", "if", "then", "else", "contains")
@@ -35,7 +35,7 @@ class Defs:
         self._names: dict[Any, str] = {}
 
     def ref(self, key: object, name: str, body: Callable[[], Schema]) -> Schema:
-        """A reference to `body()`, written once per key; a key met inside its own body refers to itself."""
+        """A reference to `body()`, written once for each key. Inside of its own body a key refers to itself."""
         key = _hashable(key)
         if key not in self._names:
             self._names[key] = unique = self.free(name)
@@ -153,7 +153,7 @@ def _mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
 
 
 def _untitled(schema: Schema) -> Schema:
-    """Without the name of a class, which says nothing to a reader; a field's title was written for one."""
+    """The schema without the name of a class as its title. The title of a field is kept, because an author wrote it."""
     return {word: value for word, value in schema.items() if word != "title"}
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a value, in words that let a model correct it in one try.
+"""What is wrong with a value, in a text that lets a model correct it in one try.
 
 Knows: paths, phrases, nearest names.  Must not know: types, schemas, functions.
 """
@@ -13,14 +13,14 @@ import msgspec
 SHOWN_CHARS = 60
 SHOWN_PROBLEMS = 5
 SHOWN_CHOICES = 20
-ENOUGH = 1000  # problems of one value; more of it is not read
+ENOUGH = 1000  # problems of one value; after these the rest is not read
 LONGEST = 128  # characters of a name that is compared with others
 COMPARED = 48  # names that are compared in full
 SHOWN_PATH = 300
 SHOWN_REASON = 300
 
 ValuePath: TypeAlias = "str | tuple[ValuePath, str | int]"
-"""Where a value is: "" at the top, else the place around it and a key. Only `spelled` makes a text of it."""
+"""Where a value is: "" at the top, else the outer place and a key. `spelled` makes a text of it."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ SENTENCES = {
 
 
 class ShapeError(ValueError):
-    """A value that does not fit its shape; `str()` is made for the model, `.problems` for programs."""
+    """A value that does not fit its shape; `str()` is for the model, `.problems` for programs."""
 
     def __init__(self, problems: Sequence[Problem], *, noun: str = "argument", more: int = 0) -> None:
         self.problems = tuple(problems)
@@ -93,7 +93,7 @@ def refused(place: ValuePath, reason: object) -> Problem:
 
 
 def bad_key(make: Callable[..., Problem], args: tuple[object, ...]) -> Problem:
-    """The problem of a key, as a problem of its entry."""
+    """The problem of a key of a map, as a problem of its entry."""
     inner = make(*args)
     return Problem(inner.path, f"has a bad key: it {inner.expected}", inner.got, inner.hint)
 
@@ -127,7 +127,7 @@ def not_a_choice(place: ValuePath, words: str, value: object, choices: Sequence[
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant, or None. Every "did you mean" comes from here.
+    """The known name that was probably meant, or None. All "did you mean" texts use it.
 
     A shared beginning counts for more than difflib gives it: "ascending" means "asc".
     """
@@ -144,7 +144,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _close(given: str, names: Collection[str]) -> str | None:
-    import difflib  # only here: a right call never needs it
+    import difflib  # loaded here because only errors need it
 
     close = difflib.get_close_matches(given, _alike(given, names), n=1, cutoff=0.6)
     if close:
@@ -154,7 +154,7 @@ def _close(given: str, names: Collection[str]) -> str | None:
 
 
 def _alike(given: str, names: Collection[str]) -> Collection[str]:
-    """The names worth a comparison: of many, only those whose beginnings or ends are next to the given one's."""
+    """The names to compare. Of many names, only those whose beginnings or ends are near the given one in the order."""
     if len(names) <= COMPARED:
         return names
     from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""The schemas that pydantic's engine runs, rewritten so that a client cannot choose values that take it for ever.
+"""The schemas of pydantic's engine, rewritten so that a client cannot choose values that take very long to read.
 
 Knows: the form of pydantic's core schemas.  Must not know: TypeAdapter, nodes, JSON Schema.
 """
@@ -16,12 +16,12 @@ SALTED = {"str", "bytes", "bool", "none", "datetime", "date", "time", "literal",
 NOT_SCHEMAS = {"metadata", "default", "expected", "config", "serialization", "cls", "ctx", "custom_error_context"}
 BY_NAME = {"fields", "choices"}  # a schema for each name, or a list of them
 LENGTHS = ("min_length", "max_length")
-LONG = 4400  # characters of a number; nobody can send enough of longer ones
+LONG = 4400  # characters of a number; longer ones do not fit into a message often enough to matter
 REPEATS = {"list", "tuple", "set", "frozenset", "deque", "dict", "frozendict", "ordered-dict", "counter"}
 
 
 class Apart:
-    """A value that is equal to nothing else, so that a set or dict of many is built in linear time."""
+    """A value that is equal only to itself, so that a set or dict of many is built in linear time."""
 
     __slots__ = ("value",)
 
@@ -30,7 +30,7 @@ class Apart:
 
 
 def _joined(items: Any) -> object:
-    """The set or dict of the values themselves, once it is known that they can be told apart quickly."""
+    """The set or dict of the values themselves, after the check that few of them have the same hash."""
     values = [item.value for item in items]
     try:
         if has_many_collisions(values):
@@ -57,7 +57,7 @@ def _as_uuid(text: str) -> object:
 
 
 def _standing_in(value: object, read: Callable[[str], object]) -> object:
-    """What has the hash that an engine's own value for this one may have; ValueError where many have the same."""
+    """A value with the hash that the engine's own value may have; ValueError if many values have the same hash."""
     if isinstance(value, str):
         return read(value)
     if isinstance(value, dict):
@@ -89,7 +89,7 @@ def _after(function: Callable[[Any], object], schema: object) -> Schema:
 
 
 def _hashed(schema: Mapping[str, object]) -> str | None:
-    """The part of a schema whose values are hashed, if a client can choose them to have one hash."""
+    """The part of a schema whose values are hashed, if a client can choose values with the same hash."""
     part = "items_schema" if schema.get("type") in ("set", "frozenset") else "keys_schema"
     inner = schema.get(part, {"type": "any" if part == "items_schema" else "str"})
     return part if isinstance(inner, Mapping) and inner.get("type") not in SALTED else None
@@ -116,15 +116,15 @@ def _rewritten(schema: object, fail_fast: bool) -> object:
         return {"type": "function-before", "function": before, "schema": out, **ref}
     if part is None:
         return out
-    outer = {key: out.pop(key) for key in LENGTHS if key in out}  # counted when equal values are one
+    outer = {key: out.pop(key) for key in LENGTHS if key in out}  # counted after equal values have become one
     out[part] = _after(Apart, out.get(part, {"type": "any"}))
     return {"type": "chain", "steps": [_after(_joined, out), {"type": out["type"], **outer}], **ref}
 
 
 def engine(schema: object, *, fail_fast: bool) -> Any:
-    """What validates by the schema, and refuses values which were chosen to have one hash.
+    """A validator for the schema that refuses many values with the same hash.
 
-    One that fails fast ends the reading of an array or dict at the first item that is wrong.
+    With `fail_fast` it stops reading an array or dict at the first wrong item.
     """
     build = sys.modules["pydantic_core"].SchemaValidator
     try:

@@ -110,7 +110,7 @@ class NeverNode(Node):
 
 
 class AllNode(Node):
-    """Several schemas for one value: `allOf`, or a `$ref` and what stands beside it."""
+    """Several schemas for one value: `allOf`, or a `$ref` with other keywords."""
 
     def __init__(self, children: Sequence[Node]) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class TypesNode(Node):
 
 
 class ObjectNode(RecordNode):
-    """An object with properties, of which it keeps those that it does not know."""
+    """An object with properties; unknown properties are kept."""
 
     def __init__(self, slots: Sequence[Slot], additional: Node, constraints: Constraints | None) -> None:
         super().__init__("", None, dict, slots)
@@ -204,7 +204,7 @@ class _Compiler:
         return nodes[0] if len(nodes) == 1 else AllNode(nodes)
 
     def _checked(self, schema: Mapping[str, Any], at: str) -> Mapping[str, Any]:
-        """The keywords that apply; raises for those that are malformed, notes those that are not built in."""
+        """The keywords that apply. Malformed ones are refused; those that are not built in are recorded."""
         for keyword, content in schema.items():
             if self.draft7 and keyword == "items" and isinstance(content, list):
                 self.for_engine.add(keyword)  # one schema for each place
@@ -219,7 +219,7 @@ class _Compiler:
                 self.for_engine.add(keyword)
         if self.draft7 and "$ref" in schema and len(schema) > 1:
             self.for_engine.add("$ref")
-            return {"$ref": schema["$ref"]}  # draft-07 ignores what stands beside it
+            return {"$ref": schema["$ref"]}  # in draft-07 a `$ref` replaces all other keywords
         left_out = [word for beside, word in BESIDE.items() if beside in schema]
         left_out += ["items"] if isinstance(schema.get("items"), list) else []
         return {word: content for word, content in schema.items() if word not in left_out}
@@ -267,7 +267,7 @@ class _Compiler:
     def _ref(self, ref: str) -> Node:
         if ref not in self._refs:
             self._refs[ref] = made = RefNode(ref)
-            is_local = ref == "#" or ref.startswith("#/")  # the $anchor of any other sends the schema to the engine
+            is_local = ref == "#" or ref.startswith("#/")  # other anchors are left to the engine
             made.target = self.node(self.target(ref), ref) if is_local else AnyNode()
         return self._refs[ref]
 
@@ -280,7 +280,7 @@ class _Compiler:
         return schema
 
     def refuse_loops(self) -> None:
-        """A `$ref` must lead into the value before it leads to itself."""
+        """Refuse a `$ref` that leads back to itself without a level of the value in between."""
         for ref, node in self._refs.items():
             queue: list[Node] = [node.target]
             seen: set[int] = set()
@@ -293,7 +293,7 @@ class _Compiler:
                     queue += current.children if isinstance(current, AllNode) else [current.target]
 
 
-BESIDE = {"prefixItems": "items", "patternProperties": "additionalProperties"}  # a word that changes what another means
+BESIDE = {"prefixItems": "items", "patternProperties": "additionalProperties"}  # one changes the meaning of the other
 
 
 # ---------------------------------------------------------------- validation
@@ -325,7 +325,7 @@ class Validator:
         return value if out is INVALID else out
 
     def read(self, value: object) -> object:
-        """The arguments that were meant: null for an optional property that is not nullable means absent."""
+        """The arguments without null for optional properties that are not nullable: such a null means absent."""
         try:
             return self.check(value)
         except ShapeError:
@@ -350,7 +350,7 @@ class Validator:
             raise _too_deep(noun, f" ({error})") from None
 
     def _explained(self, value: object, walk: Walk, noun: str) -> ShapeError:
-        """What the nodes have found wrong, and then what only the engine can, in its own words."""
+        """The problems that the nodes find, then those that only the engine finds, in its own words."""
         places = {spelled(path) for _, (path, *_) in walk.first}
         for error in self._errors(value) if walk.count < SHOWN_PROBLEMS else ():
             path: ValuePath = ""
@@ -395,7 +395,7 @@ VALUES = ("const", "enum", "default", "examples")
 
 
 def _refuse_remote(node: object, where: str) -> None:
-    """No `$ref` may leave the document, in keywords that are not built in either."""
+    """Refuse every `$ref` that leaves the document, also in keywords that are not built in."""
     if isinstance(node, Mapping):
         for keyword, content in node.items():
             if keyword in ("$ref", "$dynamicRef") and isinstance(content, str) and not content.startswith("#"):
@@ -411,7 +411,7 @@ DIALECTS = {"https://json-schema.org/draft/2020-12/schema": False, "http://json-
 
 
 def _is_draft7(schema: Mapping[str, Any], where: str) -> bool:
-    """Whether `$schema` says draft-07; without it a schema is of 2020-12, as MCP has it."""
+    """Whether `$schema` names draft-07. Without `$schema` it is 2020-12, as in MCP."""
     named: object = schema.get("$schema", next(iter(DIALECTS)))
     known = DIALECTS.get(named.removesuffix("#")) if isinstance(named, str) else None
     if known is None:
@@ -429,7 +429,7 @@ def _engine(compiler: _Compiler) -> Engine:
             'pip install "redstart[validate]"'
         ) from None
     make: Any = jsonschema_rs.Draft7Validator if compiler.draft7 else jsonschema_rs.Draft202012Validator
-    # A pattern that looks around or back is tried too, for a limited number of steps.
+    # Patterns with look-around or back references are allowed, for a limited number of steps.
     ways = (jsonschema_rs.RegexOptions(), jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKED))
     problem: ValueError | None = None
     for patterns in ways:

@@ -19,7 +19,7 @@ from redstart.schema.scalars import ABSENT, INVALID, ChoiceNode, Node, ScalarNod
 
 
 def parsed_string(value: object, kind: type, walk: Walk) -> object:
-    """The value, or in a lax walk the array or object that hosts put into a string."""
+    """The value, or in a lax walk the array or object that some clients put into a string."""
     if not walk.lax or type(value) is not str:
         return value
     memo: dict[Any, Any] = {} if walk.memo is None else walk.memo
@@ -43,7 +43,7 @@ def has_salted_hash(node: Node) -> bool:
 
 
 def has_many_collisions(values: Sequence[object]) -> bool:
-    """Whether a set or dict of the values takes time that grows with the square of their number.
+    """Whether building a set or dict of the values may take quadratic time.
 
     The hash of a number, a UUID or a tuple of them is known beforehand, so a client can choose such values.
     """
@@ -78,7 +78,7 @@ class ContainerNode(Node):
 def remembered(
     node: Node, fill: Callable[[Any, ValuePath, Walk], object], value: object, path: ValuePath, walk: Walk
 ) -> object:
-    """What `fill` makes of an array or object, from the memo if another branch of a union has asked before."""
+    """The result of `fill` for an array or object, from the memo if another branch of a union has read it."""
     if walk.memo is None:
         return fill(value, path, walk)
     key = (id(node), id(value), walk.lax)
@@ -110,7 +110,7 @@ class ArrayNode(ContainerNode):
         self.children = (item,)
         self.build = build
         self.guarded = build in (set, frozenset) and not has_salted_hash(item)
-        self.origin = ABSENT if self.guarded else origin  # what msgspec knows this container as, or ABSENT
+        self.origin = ABSENT if self.guarded else origin  # the type that msgspec has for this container, or ABSENT
         super().__init__(plain=plain and not self.guarded, constraints=constraints)
 
     @property
@@ -143,7 +143,7 @@ class ArrayNode(ContainerNode):
 
 
 def unchanged(value: list[object], out: list[object]) -> list[object]:
-    """What was read, or the array itself if it is the same: then the memo knows it by its identity."""
+    """What was read, or the array itself if nothing changed, so that the memo finds it by its identity."""
     return value if all(map(operator.is_, value, out)) else out
 
 
@@ -203,7 +203,7 @@ class MapNode(ContainerNode):
     def fill(self, value: dict[str, object], path: ValuePath, walk: Walk) -> object:
         before = walk.count
         key_node, value_node = self.children
-        keys = Walk(lax=True)  # 5 as a key can only be written "5"
+        keys = Walk(lax=True)  # in JSON the key 5 is written "5"
         names = [key_node.read(key, join(path, key), keys) for key in value]
         if self.guarded and has_many_collisions(names):
             return walk.refuse(errors.refused, path, MANY_COLLISIONS)
@@ -243,7 +243,7 @@ class Slot(msgspec.Struct):
     wire: str
     node: Node
     required: bool
-    default: Any = ABSENT  # for the schema only; the class fills in its own
+    default: Any = ABSENT  # for the schema only; the class fills in its own default
     notes: Schema = {}
 
     def emit(self, defs: Defs) -> Schema:
@@ -260,14 +260,14 @@ class Slot(msgspec.Struct):
 
 
 def read_strictly(node: Node, value: object) -> object:
-    """What a strict reading makes of the value, or INVALID."""
+    """The result of a strict reading, or INVALID."""
     walk = Walk(False)
     out = INVALID if value is ABSENT else node.read(value, "", walk)
     return INVALID if walk.count else out
 
 
 def _without_nulls(value: object) -> object:
-    """A default without the fields that are None in it: their schemas do not speak of null."""
+    """A default without its fields that are None, because their schemas do not allow null."""
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
     if isinstance(value, dict):
@@ -304,7 +304,7 @@ class RecordNode(ContainerNode):
         super().__init__()
         self.name = name
         self.cls = cls
-        self.key: object = cls  # what tells it from others in a document
+        self.key: object = cls  # its identity in a document
         self.build = build
         self.slots = tuple(slots)
         self.closed = False
@@ -348,7 +348,7 @@ class RecordNode(ContainerNode):
             if slot.wire in value:
                 given = value[slot.wire]
                 if given is None and walk.nulls and not slot.required and read_strictly(slot.node, None) is INVALID:
-                    continue  # many clients write null for what they leave out
+                    continue  # many clients write null for an absent value
                 kept[slot.key] = slot.node.read(given, join(path, slot.wire), walk)
             elif slot.required:
                 walk.refuse(errors.missing, join(path, slot.wire), slot.node.brief)
@@ -376,7 +376,7 @@ class RecordNode(ContainerNode):
 
 
 class UnionNode(Node):
-    """A union: the most specific branch that takes the value; of records the one that knows most of its keys."""
+    """A union: the most specific branch that accepts the value; of records, the one that has most of its keys."""
 
     __slots__ = ("children",)
 
@@ -385,7 +385,7 @@ class UnionNode(Node):
         # msgspec 0.22 looks in the wrong place for the limits of a branch when another branch is a fixed tuple
         # or a TypedDict, and crashes; so a union with limits or fixed tuples goes to it only if the rest is null.
         risky = any(isinstance(branch, TupleNode) or branch.constraints for branch in branches)
-        # Nor does it think of float for an integer that is not among the integers of a Literal or an Enum.
+        # And for an integer that is not in a Literal or an Enum, it does not try float.
         keys = [key for branch in branches if isinstance(branch, ChoiceNode) for key in branch.keys]
         floats = any(isinstance(branch, ScalarNode) and branch.native is float for branch in branches)
         risky = risky or (floats and any(type(key) is int for key in keys))
@@ -413,7 +413,7 @@ class UnionNode(Node):
         for lax in (False, True) if walk.lax else (False,):
             attempts = []
             for branch in branches:
-                # Where a lax reading follows, a strict one need not say what is wrong.
+                # If a lax reading follows, the strict one need not explain its problems.
                 attempt = Walk(lax, memo, walk.enough if lax is walk.lax else 1)
                 out = branch.read(value, path, attempt)
                 if not attempt.count:
@@ -429,7 +429,7 @@ class UnionNode(Node):
         return sorted(self.children, key=order)
 
     def _explain(self, value: object, path: ValuePath, walk: Walk, attempts: list[tuple[Node, Walk]]) -> object:
-        # The problems of the branch that got into the value, if one did; else one problem for the whole union.
+        # The problems of the branch that could read a part of the value, or one problem for the whole union.
         real = [(branch, attempt) for branch, attempt in attempts if branch.rank > 0]
         if self._refuse_tag(value, path, walk, real):
             return INVALID
@@ -445,7 +445,7 @@ class UnionNode(Node):
         return walk.refuse(errors.wrong_type, path, self.words, value)
 
     def _refuse_tag(self, value: object, path: ValuePath, walk: Walk, real: list[tuple[Node, Walk]]) -> bool:
-        """Whether a field that tells the branches apart has explained the matter: it is wrong, or names one branch."""
+        """Whether the problem is explained by a field that selects the branch: it is wrong, or selects one branch."""
         real = sorted(real, key=lambda pair: self.children.index(pair[0]))
         tagged = [_tags(branch) for branch, _ in real]
         if type(value) is not dict or len(real) < 2:
@@ -468,7 +468,7 @@ class UnionNode(Node):
 
 
 def _tags(branch: Node) -> dict[str, list[Any]]:
-    """The fields of a record that say which one it is, and what they may hold."""
+    """The fields of a record that identify it among others, and their possible values."""
     record = referred(branch)
     if not isinstance(record, RecordNode):
         return {}
@@ -498,12 +498,12 @@ class RefNode(Node):
 
 
 def referred(node: Node) -> Node:
-    """The node itself, or what it refers to."""
+    """The node itself, or the node that it refers to."""
     return node.target if isinstance(node, RefNode) else node
 
 
 class NotedNode(Node):
-    """An item of a container whose annotation says more about it: `list[Annotated[str, "a tag"]]`."""
+    """An item of a container with notes in its annotation: `list[Annotated[str, "a tag"]]`."""
 
     __slots__ = ("children", "inner", "notes")
 

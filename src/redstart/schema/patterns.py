@@ -1,4 +1,4 @@
-"""How long Python's `re` may need for a pattern: known from the pattern itself, when it is registered.
+"""How long Python's `re` may need for a pattern, computed from the pattern when it is registered.
 
 `re` backtracks, on the event loop, and cannot be interrupted. Of a pattern's positions (its characters and sets, as
 Glushkov's automaton has them) two questions are asked. Can a loop read a text in two ways? Then the time doubles with
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 LENGTHS = {2: 4096, 3: 256}  # power of the length -> the longest text; about 10 million steps each
-SAMPLES = "\t\n -/09AZ_az~\x7f\xa0é٣\u2003漢😀"  # at least one of each category, beside what the pattern names
+SAMPLES = "\t\n -/09AZ_az~\x7f\xa0é٣\u2003漢😀"  # at least one of each category
 EXPANDED = 64  # a fixed count up to this is written out
 MANY = 4  # a count that varies, or of something that varies, is written out up to this; a higher one is read as a loop
 ENDLESS = 1 << 16  # the width of something that has a loop in it
@@ -63,7 +63,7 @@ class Places:
         self.next: list[set[int]] = []
         self.nested = False  # nothing at all can be read in two ways: a repeat of something that may be empty
         self.twice = False  # an inner and an outer repeat lead from one place to the same other one
-        self._depth = 0  # loops around the current item
+        self._depth = 0  # the loops around the current item
         self._state = parsed.state
         self._flags = 0  # of the groups around the current item
         named = {chr(code) for code in _codes(parsed)}
@@ -109,7 +109,7 @@ class Places:
             return self._group(*content)
         if name == "ATOMIC_GROUP":
             return self._sequence(content)
-        if name in ("ASSERT", "ASSERT_NOT"):  # a detour: what it reads is read again
+        if name in ("ASSERT", "ASSERT_NOT"):  # look-around: its text is read again
             return self._sequence(content[1])._replace(empty=True)
         if name == "GROUPREF_EXISTS":
             return self._either(content[1:], empty=True)
@@ -123,7 +123,7 @@ class Places:
 
     def _group(self, number: int | None, added: int, removed: int, body: Any) -> Part:
         before = self._flags
-        self._flags |= added  # what is removed makes it read less, so it can be left out
+        self._flags |= added  # flags that are removed only reduce the matches, so they are ignored
         part = self._sequence(body)
         self._flags = before
         return part

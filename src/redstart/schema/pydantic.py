@@ -1,4 +1,4 @@
-"""Types that pydantic owns: models, constrained types, validators. Only where the user's code imported it.
+"""Types that pydantic reads: models, constrained types, validators. Loaded only if the user's code imported pydantic.
 
 Knows: pydantic's TypeAdapter.  Must not know: anything else of this package but the contract of a node.
 """
@@ -54,7 +54,7 @@ def _generator() -> Any:
 
 
 def _described(schema: Schema, cls: Any) -> Schema:
-    """With the words that the fields have in their annotations: `Annotated[str, "where to go"]`."""
+    """The schema with the descriptions in the annotations of fields: `Annotated[str, "where to go"]`."""
     properties = schema.get("properties", {})
     for name, field in getattr(cls, "__pydantic_fields__", {}).items():
         inner = properties.get(field.validation_alias or name, properties.get(name))
@@ -63,7 +63,7 @@ def _described(schema: Schema, cls: Any) -> Schema:
 
 
 def _describe(schema: object, annotation: object) -> None:
-    """Add to a schema, and to the schemas in it, the words that their annotations have."""
+    """Add the descriptions in annotations to a schema and to the schemas in it."""
     if not isinstance(schema, dict):
         return
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
@@ -86,7 +86,7 @@ def _describe(schema: object, annotation: object) -> None:
 
 
 class PydanticNode(Node):
-    """A value that pydantic reads, by its own rules: strictly first, then as lax as it is."""
+    """A value that pydantic reads by its own rules: first strictly, then in its lax mode."""
 
     __slots__ = ("cls", "costly", "document", "engines", "words")
     rank = 29
@@ -100,7 +100,7 @@ class PydanticNode(Node):
             self.document: Schema = adapter.json_schema(schema_generator=_generator())
             costly = has_recursive_branches(self.document)
             by_name = adapter.json_schema(schema_generator=_generator(), by_alias=False) if costly else None
-            adapter.rebuild()  # a model may have asked to be built when it is used
+            adapter.rebuild()  # a model may be built on first use (`defer_build`)
             self.engines = [engine(adapter.core_schema, fail_fast=fail_fast) for fail_fast in (False, True)]
         except Exception as error:
             raise fail(annotation, f"is refused by pydantic: {error}") from error
@@ -182,7 +182,7 @@ def _remove(value: object, place: Sequence[Any], *, everywhere: bool) -> None:
 
 
 def _both(aliased: Any, named: object) -> Any:
-    """One document for the names that a model may take its fields by."""
+    """One document for the names that a model accepts for its fields."""
     if isinstance(aliased, dict) and isinstance(named, dict):
         return {key: _both(aliased.get(key, named.get(key)), named.get(key)) for key in {**aliased, **named}}
     if isinstance(aliased, list) and isinstance(named, list) and len(aliased) == len(named):

@@ -26,7 +26,7 @@ P = ParamSpec("P")
 
 
 class Sentinel:
-    """A value that no user can have."""
+    """A value that no user code can have."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -35,14 +35,14 @@ class Sentinel:
         return self.name
 
 
-INVALID = Sentinel("INVALID")  # what `read` returns after it wrote down a problem
+INVALID = Sentinel("INVALID")  # what `read` returns after it recorded a problem
 ABSENT: Any = Sentinel("ABSENT")  # no default, no native form
 
 
 class Walk:
     """One pass over one value: how strict it is, the first few problems, and the number of all.
 
-    A lax pass mends what may be mended. With `nulls`, null for an optional field that is not nullable means absent.
+    A lax pass converts values such as "5". With `nulls`, null for an optional field that is not nullable means absent.
     A union tries its branches on the same value. `memo` is what keeps that linear: inside of a union no node reads
     the same array or object twice with the same strictness. `enough` problems in an array or object end its reading.
     A problem is kept as the function that writes it and what that needs: most are found while a branch of a union is
@@ -91,7 +91,7 @@ class Node:
 
     @property
     def brief(self) -> str:
-        """The words without their article: "integer" of "an integer"."""
+        """The name without its article: "integer" of "an integer"."""
         return self.words.removeprefix("an ").removeprefix("a ")
 
     @property
@@ -200,9 +200,9 @@ def _float(value: object) -> float:
     return number
 
 
-# What only Python writes, such as 1_0, is not a number.
+# A number that only Python accepts, such as 1_0, is refused.
 NUMERAL = r"(?ai)\s*[+-]?(\d+|\d+\.\d*|\.\d+)(e[+-]?\d+)?\s*"
-DIGITS = 4300  # CPython reads and shows no longer integer
+DIGITS = 4300  # CPython does not read or print longer integers
 
 
 def numeral(value: object) -> int | float:
@@ -216,7 +216,7 @@ def numeral(value: object) -> int | float:
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is an integer to JSON, which has one kind of number."""
+    """Whether a number is an integer in JSON, where 1.0 is one too."""
     return type(value) is int or (type(value) is float and value.is_integer())
 
 
@@ -264,7 +264,7 @@ def _text(words: str, kind: type, rank: int, family: str, **schema: str) -> Kind
 
 
 def path_kind(cls: type) -> Kind:
-    """The row of a class of pathlib, which is imported only where the user did."""
+    """The row of a class of pathlib, which is used only if the user's code has imported it."""
     return derived(msgspec.structs.replace(KINDS[str], words="a path string", rank=61), cls, format="path")
 
 
@@ -379,7 +379,7 @@ def member_title(member: enum.Enum) -> str:
 def _spellings(value: object) -> tuple[str, ...]:
     try:
         text = text_of(value)
-    except ValueError:  # an integer that CPython does not show
+    except ValueError:  # an integer that CPython does not print
         return ()
     return text, text.strip(), text.strip().casefold()
 
@@ -409,7 +409,7 @@ class ChoiceNode(Node):
         uses = Counter(titles)
         titled = {title: value for title, (_, value) in zip(titles, pairs, strict=False) if uses[title] == 1}
         self.texts = titled | {text_of(key): value for key, value in pairs}
-        # People know a choice by its title, except where two have the same one.
+        # A choice may be given by its title, unless two choices have the same title.
         self.shown = [
             title if title and self.texts.get(title, INVALID) == value else key
             for title, (key, value) in zip(titles or [""] * len(pairs), pairs, strict=True)

@@ -4,8 +4,8 @@
     sig.input_schema                # {"type": "object", "properties": {...}, "required": ["a"]}
     sig.bind(b'{"a": 1}')           # {"a": 1, "b": 2}
 
-The fast path is a msgspec struct made for the function. Whatever it refuses is read again as plain JSON by the nodes,
-which mend what may be mended ("5" for an integer) or name every bad argument.
+The fast path is a msgspec struct made for the function. If it refuses, the nodes read the arguments again as plain
+JSON: they convert what may be converted ("5" for an integer), or name every bad argument.
 Knows: signatures, annotations, docstrings.  Must not know: tools, contexts, the wire, time.
 """
 
@@ -46,7 +46,7 @@ class Argument(msgspec.Struct, frozen=True):
 
     @property
     def may_be_absent(self) -> bool:
-        """Whether nothing stands in for it."""
+        """Whether it has no default."""
         return not self.required and self.default is ABSENT and self.make is None
 
     def slot(self) -> Slot:
@@ -55,7 +55,7 @@ class Argument(msgspec.Struct, frozen=True):
 
 
 def fresh(default: object) -> Callable[[], object] | None:
-    """A maker of copies, where calls would otherwise share one default."""
+    """A function that copies the default, if calls would otherwise share one mutable object."""
     if isinstance(default, COPIED) or any(hasattr(type(default), mark) for mark in RECORD_MARKS):
         from copy import deepcopy
 
@@ -80,10 +80,10 @@ class Arguments:
         return finish(self._record.body(defs), defs)
 
     def _make_bind(self) -> Callable[[bytes | msgspec.Raw | None], dict[str, Any]]:
-        # A closure, not a method: on this path every attribute lookup shows.
+        # A closure and not a method, because attribute lookups cost time on this path.
         names = [argument.name for argument in self._arguments]
         needles = [msgspec.json.encode(name) for name in names]
-        # A name can be written with escapes: then counting its plain form proves nothing.
+        # A name may be written with escapes, and then counting its plain form finds no duplicates.
         escape = b"\\u00" if all(name.isascii() and name.isidentifier() for name in names) else b"\\"
         required = sum(argument.required for argument in self._arguments)
         finish = bool(self._late or self._names or any(item.may_be_absent for item in self._arguments))
@@ -97,7 +97,7 @@ class Arguments:
                 out = asdict(decode(raw))
             except (ValueError, RecursionError):
                 return mend(raw)
-            # All required arguments are there, so as many colons as these leave no room for a second one.
+            # All required arguments are there, so with this number of colons none of them can be there twice.
             if raw.count(b":") > required:
                 for needle in needles:
                     if raw.count(needle) > 1:
@@ -111,13 +111,13 @@ class Arguments:
         return bind
 
     def _refuse_twice(self, raw: bytes) -> None:
-        """The slow and certain check."""
-        import json  # only here, where a doubt costs a second parse
+        """The slow and exact check for duplicate names."""
+        import json  # loaded here because it is seldom needed
 
         try:
             pairs = json.loads(raw, object_pairs_hook=tuple, parse_int=str, parse_float=str)
         except (ValueError, RecursionError):
-            return  # the decoder has its own words for it
+            return  # the decoder reports it
         if isinstance(pairs, tuple):
             walk = Walk(False)
             for key, times in collections.Counter(key for key, _ in pairs).items():
@@ -130,7 +130,7 @@ class Arguments:
         """Renames, conversions that msgspec cannot do, and optional arguments without a default."""
         if self._names:
             out = {self._names[name]: value for name, value in out.items()}
-        walk = Walk(False, enough=1)  # `_mend` says what is wrong
+        walk = Walk(False, enough=1)  # `_mend` explains the problem
         for argument in self._late:
             if out[argument.name] is not msgspec.UNSET:
                 out[argument.name] = argument.shape.node.read(out[argument.name], argument.name, walk)
@@ -154,7 +154,7 @@ class Arguments:
             raise ShapeError([Problem("", words, kind="text")])
         try:
             out = self._record.read(value, "", walk)
-        except RecursionError:  # arrays within arrays in a string, which nothing has measured yet
+        except RecursionError:  # a string may hold nested arrays, whose depth has not been checked yet
             raise ShapeError([TOO_DEEP]) from None
         if not isinstance(out, dict):
             raise walk.error()
@@ -169,7 +169,7 @@ class Arguments:
     def _make_decoder(self) -> Callable[[bytes], Any]:
         natives = {argument.name: argument.shape.native for argument in self._arguments}
         decoder = native_decoder(self._struct(natives))
-        if decoder is None:  # msgspec refuses at least one of the types: find out which
+        if decoder is None:  # msgspec refuses at least one of the types: find it
             natives = {name: ABSENT if native_decoder(kind) is None else kind for name, kind in natives.items()}
             decoder = native_decoder(self._struct(natives))
         assert decoder is not None
@@ -198,7 +198,7 @@ def _struct_field(name: str, argument: Argument, native: Any) -> tuple[str, Any]
 
 
 class Signature:
-    """What a function takes and gives. `bind` is the hot path; all else is read at registration."""
+    """The arguments and the result of a function. `bind` is the hot path; the rest is used at registration."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ def _described(doc: str | None) -> tuple[str, dict[str, str]]:
     """What a docstring says of the function, and of each parameter."""
     if not doc:
         return "", {}
-    from redstart.schema.docstring import parse_docstring  # a function without a docstring does not need it
+    from redstart.schema.docstring import parse_docstring  # loaded here because a function may have no docstring
 
     parsed = parse_docstring(doc)
     return parsed.description, parsed.params

@@ -55,7 +55,7 @@ class Scope:
         return UnsupportedType(f"{self.where}: {show_type(annotation)} {why}")
 
     def evaluate(self, text: str) -> object:
-        """What an annotation that is a text means to the code that it stands in; elsewhere it means nothing."""
+        """The annotation for a string annotation, by the names of the code that contains it."""
         if not self.globalns and not self.localns:
             raise self.fail(repr(text), "is a text, where a type is needed")
         try:
@@ -208,7 +208,7 @@ def _defaultdict(value: dict[Any, Any]) -> object:
 
 UNIONS = (Union, types.UnionType)
 QUALIFIERS = (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
-# Origin -> what makes the container from a list, what msgspec knows it as, and whether msgspec reads it as we do.
+# Origin -> what makes the container from a list, the type for msgspec, and whether msgspec reads it as we do.
 ARRAYS: dict[object, tuple[Callable[..., object], object, bool]] = {
     **dict.fromkeys((list, abc.Sequence, abc.MutableSequence, abc.Collection), (list, list, True)),
     abc.Iterable: (list, list, False),
@@ -246,7 +246,7 @@ def _item(annotation: object, scope: Scope) -> Node:
 def _union(args: tuple[object, ...], scope: Scope) -> Node:
     branches: list[Node] = []
     for arg in args:
-        if arg is msgspec.UnsetType:  # absence is not a value in JSON
+        if arg is msgspec.UnsetType:  # UNSET means absent, and has no JSON form
             continue
         node = compile_node(arg, scope)
         branches += node.children if isinstance(node, UnionNode) else (node,)
@@ -296,7 +296,7 @@ def bare(annotation: object) -> object:
 
 
 def _dataclass(cls: Any, hints: Hints, node: RecordNode) -> list[RawField]:
-    import dataclasses  # loaded long ago, or there would be no dataclass
+    import dataclasses  # already loaded by the code that defines the dataclass
 
     out = []
     # msgspec sets the attributes itself, so a class with an __init__ of its own must not reach it.
@@ -366,7 +366,7 @@ def _attrs(cls: Any, hints: Hints, node: RecordNode) -> list[RawField]:
     out = []
     for field in cls.__attrs_attrs__:
         if field.converter or field.validator or field.alias != field.name or not field.init:
-            node.plain = False  # let the class itself do its work
+            node.plain = False  # the class converts the values itself
         if not field.init:
             continue
         required = type(field.default).__name__ == "_Nothing"
@@ -426,7 +426,7 @@ def _enum(cls: type[enum.Enum], scope: Scope) -> Node:
 def _record(cls: type, annotation: object, reader: Reader, scope: Scope) -> Node:
     node = RecordNode(cls.__name__, annotation, cls)
     if scope.typevars:
-        node.key = node  # the same annotation means another type elsewhere
+        node.key = node  # the same string annotation may mean another type elsewhere
     else:
         scope.done[annotation] = node  # before its fields: they may contain it
     inner = _class_scope(cls, scope)
@@ -478,7 +478,7 @@ def _notes(annotation: Any) -> Schema:
 # Types of pydantic ------------------------------------------------------------------------------------------
 
 
-# Metadata that our own reading covers; everything else of pydantic's changes values and must be left to it.
+# Metadata that the nodes understand. Other metadata of pydantic changes values, so pydantic must read them.
 READ_BY_US = {
     "FieldInfo",
     "PydanticGeneralMetadata",
@@ -542,7 +542,7 @@ class CompiledType:
         try:
             return decoder(raw)
         except (ValueError, RecursionError):
-            return self._slowly(raw)  # the nodes have the last word, and say what is wrong
+            return self._slowly(raw)  # the nodes decide, and explain the problem
 
     def convert(self, value: object, *, lax: bool = True) -> Any:
         """The value of JSON builtins; all problems at once in a ShapeError."""
@@ -570,7 +570,7 @@ def native_decoder(native: Any) -> Callable[[bytes], Any] | None:
         return None
     try:
         return msgspec.json.Decoder(native).decode
-    except Exception:  # whatever it is that msgspec cannot do, we can
+    except Exception:  # the nodes read every type that msgspec does not
         return None
 
 

@@ -120,7 +120,7 @@ class Template:
         return None if values is None or any(not self.allows(*pair) for pair in values.items()) else values
 
     def refused(self, uri: str) -> str | None:
-        """Which variable keeps a URI of this form from matching, and what it must be, in words."""
+        """The text for a URI that does not match because of a variable: which one, and what it must be."""
         for name, value in (self._values(uri) or {}).items():
             if not self.allows(name, value):
                 what = "a relative path, without '..'" if name in self._paths else "one segment, without '..', '/'"
@@ -132,7 +132,7 @@ class Template:
         return name in self.unsafe or _is_safe(value, name in self._paths)
 
     def _values(self, uri: str) -> dict[str, str | list[str]] | None:
-        """What the variables hold, whether it is allowed or not."""
+        """The values of the variables, before the check whether they are allowed."""
         uri = _encode(uri, True)
         head = self.parts[0] if self.parts else ""
         if isinstance(head, str) and not uri.startswith(head):
@@ -253,7 +253,7 @@ def _expression(body: str, text: str, before: list[str | Expression]) -> Express
     if before and isinstance(before[-1], Expression):
         if not operator.first:
             raise ValueError(f"URI template {text!r}: {{{body}}} needs a literal between it and the variable before")
-        before[-1].stops += operator.first  # else nothing would be left for this one
+        before[-1].stops += operator.first  # otherwise nothing would be left for this variable
     return Expression(operator, names, frozenset(exploded), operator.stops)
 
 
@@ -280,7 +280,7 @@ def _decode(raw: str) -> str | None:
 
 
 def _is_safe(value: str | list[str], slashes: bool) -> bool:
-    """Whether the value stays inside of the directory that it is joined to, however often someone decodes it again."""
+    """Whether the value stays inside of the directory that it is joined to, even if it is decoded several times."""
     if isinstance(value, list):
         return all(_is_safe(item, slashes) for item in value) and _is_safe("/".join(value), True)
     for _ in range(4):
