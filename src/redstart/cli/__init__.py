@@ -29,10 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _main(argv)
         finally:
             if sys.stdout is not None and not sys.stdout.closed:
-                sys.stdout.flush()  # not at the exit, where an error could not be caught
+                sys.stdout.flush()  # here and not at exit, where an error could not be caught
     except BrokenPipeError:
         broken = [stream for stream in (sys.stdout, sys.stderr) if _is_broken(stream)]
-        if not broken:  # it was another pipe, which the server itself uses
+        if not broken:  # it was another pipe, of the server itself
             raise
         for stream in broken:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -59,7 +59,7 @@ def _main(argv: Sequence[str] | None) -> int:
     wanted = next((argument for argument in arguments if argument in COMMANDS), None)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        if name == wanted:  # the others only need to be named
+        if name == wanted:  # the other commands only need their names
             module = import_module(f"redstart.cli.{name}")
             module.options(command)
             command.set_defaults(act=module.act)

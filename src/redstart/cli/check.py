@@ -31,8 +31,8 @@ def act(arguments: argparse.Namespace) -> int:
         print(problem)
     counts = len(server.tools), len(server.prompts), len(server.resources) + len(server.templates)
     offered = map(_counted, counts, ("tool", "prompt", "resource"))
-    said = _counted(len(found), "problem") if found else "nothing wrong in any revision"
-    sys.stderr.write(f"{server.name}: {', '.join((*offered, said))}\n")
+    verdict = _counted(len(found), "problem") if found else "nothing wrong in any revision"
+    sys.stderr.write(f"{server.name}: {', '.join((*offered, verdict))}\n")
     return 1 if found else 0
 
 

@@ -1,6 +1,6 @@
-"""`redstart install file.py`: the entry for a client's configuration, to paste; nothing is written by itself.
+"""`redstart install file.py`: prints the entry for a client's configuration; it does not change any file.
 
-The entry names this interpreter and whole paths, because a client starts its servers wherever it likes.
+The entry names this interpreter and absolute paths, because a client may start its servers in any directory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def act(arguments: argparse.Namespace) -> int:
         sys.stderr.write("redstart: write --env KEY=VALUE\n")
         return 2
     try:
-        with redirect_stdout(sys.stderr):  # what the file prints is no part of the configuration
+        with redirect_stdout(sys.stderr):  # what the file prints must not be part of the configuration
             name = arguments.name or load(arguments.target).name
     except TargetError as error:
         sys.stderr.write(f"redstart: {error}\n")
@@ -47,7 +47,7 @@ def _configuration(target: str, name: str, client: str, env: dict[str, str]) -> 
     file = where if mark and os.path.exists(where) else target
     if os.path.exists(file):
         target = str(Path(file).resolve()) + (f":{inner}" if file != target else "")
-    else:  # a module: found from here, and so it must be from anywhere
+    else:  # a module: it must be found from any directory
         env = {"PYTHONPATH": os.getcwd(), **env}
     entry: dict[str, Any] = {"command": sys.executable, "args": ["-m", "redstart", "run", target]}
     if env:

@@ -66,7 +66,7 @@ def act(arguments: argparse.Namespace) -> int:
     except OptionError as error:
         sys.stderr.write(f"redstart: {str(error).partition(': ')[2]}\n")  # without the line of our own script
         return 2
-    sys.argv = [arguments.target.partition(":")[0], *arguments.passed_on]  # what the file itself would see
+    sys.argv = [arguments.target.partition(":")[0], *arguments.passed_on]  # as in `python file.py`
     if not arguments.http:
         # What the module prints while it is imported must not reach the protocol's pipe.
         from redstart.transports.stdio import guard_stdout

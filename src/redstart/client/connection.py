@@ -119,7 +119,7 @@ class RpcConnection:
             if not call.future.done() or call.future.cancelled():
                 self.abandon(call, f"no answer within {call.seconds:g} s")
                 raise TimeoutError(f"{method}: no answer within {call.seconds:g} seconds") from None
-            result = call.future.result()  # it came at the same moment
+            result = call.future.result()  # the answer came at the same moment
         except BaseException:
             self.abandon(call, "the caller gave up")
             raise

@@ -102,7 +102,7 @@ class QuestionHandlers:
         return _merged(declared, self._extra)
 
     async def answer(self, method: str, params: object, key: str | None = None) -> JsonObject:
-        """The result for one question; RequestError if there is none to give."""
+        """The result for one question; RequestError if it cannot be answered."""
         if method == "elicitation/create" and self._on_elicit is not None:
             elicit = _question(ElicitRequest, method, params, key)
             return elicited(elicit, await _awaited(self._on_elicit(elicit)))

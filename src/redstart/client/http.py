@@ -112,7 +112,7 @@ class HttpTransport(Transport):
             self._inbox.fail(id, ConnectionClosed(f"{self._endpoint.url} ended the answer to {message.method} early"))
         except ClientError as error:
             self._inbox.fail(id, error)
-        except Exception as error:  # a bug here must not leave the caller waiting
+        except Exception as error:  # after an unexpected error the caller must not wait for ever
             log.exception("POST %s failed", self._endpoint.url)
             self._inbox.fail(id, error)
 

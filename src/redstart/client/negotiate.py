@@ -34,14 +34,14 @@ _MODERN_CODES: Final = (jsonrpc.HEADER_MISMATCH, jsonrpc.MISSING_CLIENT_CAPABILI
 """Error codes that only a modern server has."""
 
 _ACCESS: Final = (401, 402, 403, 407, 429)
-"""HTTP statuses that say who may ask, and nothing about the era."""
+"""HTTP statuses about access, which say nothing about the era."""
 
 _UNKNOWN: Final = (400, 404, 405)
 """HTTP statuses of a server that does not know Streamable HTTP."""
 
 
 class Negotiated(Struct, frozen=True):
-    """What the negotiation has shown of the server."""
+    """What the negotiation has found out about the server."""
 
     version: str
     info: Implementation
@@ -74,7 +74,7 @@ class Negotiator:
         return server
 
     async def _after_refusal(self, refusal: ClientError | TimeoutError, pinned: bool) -> Negotiated:
-        """The server at another revision. If that fails too, a pinned client gets the first refusal."""
+        """Try another revision. If that fails too, a client with a fixed revision gets the first refusal."""
         version = await self._other_version(refusal)
         try:
             return await (self._discover(version) if version in MODERN_VERSIONS else self._handshake(version))
@@ -125,7 +125,7 @@ class Negotiator:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _other_version(self, error: ClientError | TimeoutError) -> str:
-        """The revision to try after `error`; raises it again if it does not say that the server has another one."""
+        """The revision to try after `error`; raises `error` again if it does not name another revision."""
         offered = _offered(error)
         if offered:
             common = [version for version in (*HANDSHAKE_VERSIONS, *MODERN_VERSIONS) if version in offered]

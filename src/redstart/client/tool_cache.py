@@ -71,7 +71,7 @@ class ToolCache:
             if self._tools is None:
                 try:
                     await self._fetch()
-                except (RequestError, InvalidReply) as error:  # the call itself will show what is wrong
+                except (RequestError, InvalidReply) as error:  # the call itself will report the error
                     log.debug("tools/list: %s", error)
                     self._tools = {}
         return (self._tools or {}).get(name, CachedTool())

@@ -26,38 +26,38 @@ class Channel(Protocol):
     """Where messages about a call go: a pipe, or the stream of one HTTP response."""
 
     def send(self, data: bytes) -> None:
-        """Send one message now or soon; never blocks, never raises for a peer that has gone."""
+        """Send one message now or soon. It never blocks, and does not raise if the peer has gone."""
 
     async def drain(self) -> None:
-        """Wait until a slow peer has taken what was sent."""
+        """Wait until a slow peer has read enough of what was sent."""
 
 
 class CallDialogue(Protocol):
-    """What the other packages need of a call's dialogue: its questions to the client, and the answers."""
+    """What other packages need of a call's dialogue: its questions to the client, and the answers."""
 
     @property
     def replaying(self) -> bool:
-        """Whether the handler repeats what it did in an earlier round: what it sends has been sent before."""
+        """Whether the handler repeats what it did in an earlier round, so that its messages are not sent again."""
 
     ended: bool
     """Whether a question without an answer has ended this run of the handler."""
 
     @property
     def asking(self) -> bool:
-        """Whether a question is at the client, which has not answered yet."""
+        """Whether a question was sent and the client has not answered yet."""
 
     async def settle(self) -> None:
         """Wait for the steps that have begun."""
 
     def time_out(self) -> None:
-        """The handler has no time left: its question is not asked, and does not end the run."""
+        """The handler has used up its time: its question is not asked, and does not end the run."""
 
     def close(self) -> None:
-        """Wait for no answer any more, and take back what was asked."""
+        """Stop waiting for answers, and withdraw the questions that are open."""
 
 
 class Batch:
-    """The answers of a JSON-RPC batch, until the last one is there. Together they have a size that a peer can take."""
+    """Collects the answers of a JSON-RPC batch. Their size together is limited."""
 
     max_bytes: ClassVar[int] = 4 * 1024 * 1024
     __slots__ = ("_full", "_size", "open", "parts")
@@ -69,7 +69,7 @@ class Batch:
         self._full = False
 
     def check_room(self) -> None:
-        """Refuse a call before it runs, because an answer before it found no room: its own would be dropped."""
+        """Refuse a call before it runs if the batch is full: its answer would be dropped."""
         if self._full:
             raise _too_large()
 
@@ -88,7 +88,7 @@ class Batch:
         return self.whole()
 
     def whole(self) -> bytes | None:
-        """The answer to the batch, if everything in it is answered and there is anything to say."""
+        """The answer to the batch, if every call in it is answered and there is at least one answer."""
         if not self.parts or self.open:
             return None
         pieces = [b"["]
@@ -99,7 +99,7 @@ class Batch:
 
 
 def _too_large() -> ProtocolError:
-    """Made anew each time: an exception that is raised again and again keeps every traceback."""
+    """A new exception each time, because one that is raised again keeps all its tracebacks."""
     size = Batch.max_bytes
     return ProtocolError(
         INTERNAL_ERROR, f"The answers of this batch are larger than {size} bytes; send this request by itself"
@@ -124,7 +124,7 @@ class Call(Struct, eq=False):
     headers: Headers | None = None
     batch: Batch | None = None
     channel: Channel = cast("Channel", None)
-    """Where messages about the call go. Set, as the next two, by the layers above."""
+    """Where messages about the call go. This and the next two are set by the layers above."""
     principal: Any = None
     run: Any = None
     dialogue: CallDialogue | None = None
@@ -134,12 +134,12 @@ class Call(Struct, eq=False):
 
     @property
     def name(self) -> str | None:
-        """The name of the tool or prompt that is asked for."""
+        """The name of the tool or prompt in the request."""
         return getattr(self.params, "name", None)
 
     @property
     def uri(self) -> str | None:
-        """The URI of the resource that is asked for."""
+        """The URI of the resource in the request."""
         return getattr(self.params, "uri", None)
 
     @property
@@ -159,7 +159,7 @@ class Call(Struct, eq=False):
 
     @property
     def user(self) -> Any:
-        """Who is asking: what `auth=` returned, or None."""
+        """The user who makes the request: what `auth=` returned, or None."""
         return self.principal
 
     @property

@@ -1,4 +1,4 @@
-"""The contract of an era: admit a request, dress a result, word a fault.
+"""The contract of a dialect: check a request, encode a result, choose the code of an error.
 
 What differs between revisions is a fact of the dialect (an attribute) or one of these methods, and
 nothing else in the code base asks for a version.
@@ -19,7 +19,7 @@ NO_CAPABILITIES: Final = ClientCapabilities()
 
 
 class Session(Struct):
-    """The state of a handshake peer: small, serialisable, and nothing the modern era needs."""
+    """The state of a handshake peer. It is small and can be serialised. The modern era has none."""
 
     revision: str
     client_capabilities: ClientCapabilities

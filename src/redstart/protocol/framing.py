@@ -1,6 +1,6 @@
 """Framing on a byte stream: newline, Content-Length, and the events of SSE.
 
-A pipe's framing is found out by what the peer sends first: a header line `Content-Length:` or a message.
+The first bytes of the peer decide the framing of a pipe: a header line `Content-Length:` or a message.
 Spec: /specification/2026-07-28/basic/transports/stdio; the header form is that of older systems (LSP's).
 """
 
@@ -17,7 +17,7 @@ _MARKS: Final = (b"\r\n\r\n", b"\n\n")
 _BLANK: Final = rb"[\r\n]*"
 
 OVERSIZED: Final = b"<a message over the limit>"
-"""What stands for a message that was too large: no JSON, so it is refused, and the stream goes on after it."""
+"""Takes the place of a message that was too large. It is not JSON, so it is refused, and the stream goes on."""
 UNREADABLE: Final = b"<no Content-Length>"
 
 
@@ -115,7 +115,7 @@ class Framer:
         """Where to go on after a header that announced `length`."""
         if length < 0:
             messages.append(UNREADABLE)
-            return size  # there is no telling where the next message starts
+            return size  # it is unknown where the next message starts
         if length > self._limit:
             messages.append(OVERSIZED)
             self._skip = length

@@ -153,7 +153,7 @@ def _in_words(block: Any) -> str:
 DIALECTS: Final = {version: Handshake(version) for version in REVISIONS}
 
 ANONYMOUS: Final = Session(revision=LATEST, client_capabilities=NO_CAPABILITIES)
-"""Who a `ping` before `initialize` comes from."""
+"""The client of a `ping` before `initialize`."""
 
 
 def negotiate(params: t.InitializeParams) -> Session:
@@ -175,7 +175,7 @@ def negotiate(params: t.InitializeParams) -> Session:
 
 
 def _converted(value: Any, to: type, otherwise: Any) -> Any:
-    """A client that words its own name badly is still served."""
+    """The client's name and version; a client whose clientInfo is not valid is still served."""
     try:
         return msgspec.convert(value, to)
     except msgspec.ValidationError:
@@ -183,7 +183,7 @@ def _converted(value: Any, to: type, otherwise: Any) -> Any:
 
 
 def check(row: Method | None, name: str, session: Session | None) -> None:
-    """Refuse what a handshake peer may not ask for now."""
+    """Refuse a request that a handshake peer may not send now."""
     if row is None:
         raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {name}")
     if session is None and name != "ping":

@@ -43,7 +43,7 @@ def mismatch(message: str) -> ProtocolError:
 
 
 def check_agreement(headers: Headers, version: str, method: bytes, name: str | None) -> None:
-    """Refuse a request whose headers and body do not say the same."""
+    """Refuse a request whose headers do not agree with its body."""
     if headers.get(VERSION) != version.encode():
         _explain(headers, VERSION, "MCP-Protocol-Version", version)
     if headers.get(METHOD) != method:
@@ -72,7 +72,7 @@ def decode_value(value: bytes, shown: str) -> str:
         if value.startswith(_PREFIX) and value.endswith(_SUFFIX) and len(value) >= len(_PREFIX) + len(_SUFFIX):
             payload = value[len(_PREFIX) : -len(_SUFFIX)]
             decoded = binascii.a2b_base64(payload, strict_mode=True)
-            if b64encode(decoded) != payload:  # excess padding, or bits that stand for nothing
+            if b64encode(decoded) != payload:  # too much padding, or unused bits that are not zero
                 raise ValueError
             return decoded.decode()
         return value.decode("ascii")
@@ -152,7 +152,7 @@ def param_rules(schema: object) -> list[ParamRule]:
 
 
 def reachable(path: tuple[str, ...]) -> bool:
-    """Whether `properties` alone lead to an annotation: elsewhere it is not allowed."""
+    """Whether the path to an annotation has `properties` only; other paths are not allowed."""
     return bool(path) and "" not in path
 
 
@@ -174,7 +174,7 @@ def header_annotations(schema: object, path: tuple[str, ...] = ()) -> Iterator[t
 
 
 def duplicated(pairs: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """The header that decides something and stands twice: two values can agree with two different readers."""
+    """A header that occurs twice, but may occur once only: two programs could read different values."""
     seen = set()
     for name, _ in pairs:
         if name in DECIDING or name.startswith(b"mcp-"):

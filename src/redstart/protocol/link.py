@@ -70,7 +70,7 @@ class Link:
     # ------------------------------------------------------------ inbound
 
     def receive(self, data: bytes, headers: Headers | None = None) -> list[Event]:
-        """What one message means. Never raises: what is wrong with a message is an event too."""
+        """The events of one message. It never raises: an invalid message is an event too."""
         if data[:1] != b"{" and data.lstrip()[:1] == b"[":
             return self._receive_batch(data, headers)
         return self._receive_one(data, headers, None)
@@ -114,11 +114,11 @@ class Link:
             modern.check(row, name, params, meta, headers)
             session = None
         elif headers is None and meta is UNSET and self.session is not None and row in _ORDINARY:
-            session = self.session  # as nearly always on a pipe: there is nothing to refuse
+            session = self.session  # the usual case on a pipe: there is nothing to refuse
         else:
             session = self._admitted(row, name, params, headers)
         dialect: Dialect = self.modern
-        claim: Any = meta  # `check` has seen that all of it is there
+        claim: Any = meta  # `check` has made sure that they exist
         if session is not None:
             claim, dialect = session, handshake.DIALECTS[session.revision]
         peer = claim.client_capabilities, claim.client_info, claim.log_level
@@ -140,13 +140,13 @@ class Link:
         return self.session or handshake.ANONYMOUS
 
     def _end_calls(self, session: Session, id: Id) -> list[Event]:
-        """A client that has begun anew waits for no answer of its last session, and may use those ids again."""
+        """Forget the calls of the last session: the client has started again, and may use the same ids."""
         ended = [call for call in self.calls.values() if call.session is session]
         return [Cancel(call, "the client has begun another session", self._last_word(call, id)) for call in ended]
 
     def _last_word(self, call: Call, id: Id) -> bytes | None:
-        """What came in one write with the next `initialize` had no time to be answered. Whoever waits for a handshake
-        or a ping, under another id than that of the next, gets its answer."""
+        """The answer to a call of the last session that came together with the next `initialize`: only a ping or a
+        handshake with another id is answered."""
         if call.id != id and call.method.name == "ping":
             return self.reply(call, Result())
         if call.id != id and call.method.name == "initialize":
@@ -155,7 +155,7 @@ class Link:
         return None
 
     def _refuse_params(self, row: Method | None, name: str, raw: Raw, headers: Headers | None, reason: str) -> None:
-        """Malformed params: say so, but only after what the era checks first."""
+        """The refusal of malformed params, after the checks that the era makes first."""
         text = f"Malformed params of {name}: {reason.replace('`', '')}"
         try:
             meta = decode_params(raw).meta
@@ -203,7 +203,7 @@ class Link:
         return [Answer(pending, _outcome(envelope))]
 
     def _receive_stray(self, id: Any, headers: Headers | None) -> list[Event]:
-        """An answer that nobody waits for. One that comes too late is ignored. An answer to a question that was
+        """An answer without an open question. One that comes too late is ignored. An answer to a question that was
         never asked is refused, but only over HTTP: on a pipe a response cannot be answered."""
         number = id.removeprefix("ask-") if isinstance(id, str) else ""
         late = number.isdecimal() and len(number) < 12 and 0 < int(number) <= self._asked
@@ -237,7 +237,7 @@ class Link:
         return events
 
     def _refusal(self, raw_id: bytes | None, error: ProtocolError, status: int = 400) -> Refusal:
-        """A refused message; an id that could not be read is null where the session's revision has it so."""
+        """A refused message. In some revisions an id that could not be read is null, in others it is left out."""
         if raw_id is None and self.session is not None and handshake.DIALECTS[self.session.revision].null_ids:
             raw_id = b"null"
         return Refusal(failure(raw_id, error), status)
@@ -278,7 +278,7 @@ class Link:
         return pending, request(b'"%b"' % pending.id.encode(), method, params)
 
     def withdraw(self, pending: Pending) -> bytes:
-        """The bytes that take a question back. It is ours, so it may outlive the call that asked it."""
+        """The bytes that withdraw a question. It may be sent after the call that asked it has ended."""
         self.pending.pop(pending.id, None)
         params = CancelledParams(request_id=pending.id, reason="the answer is no longer awaited")
         return notification("notifications/cancelled", params)
@@ -292,7 +292,7 @@ class Link:
         return None if call.batch is None else call.batch.close_one(None)
 
     def _drop_questions(self, call: Call) -> None:
-        """Nobody waits for the answers to these any more."""
+        """Drop the open questions of a call, because their answers are no longer awaited."""
         for id in [id for id, pending in self.pending.items() if pending.call is call]:
             del self.pending[id]
 
@@ -301,19 +301,19 @@ class Link:
 
 
 def _is_half_modern(row: Method | None, meta: Any, headers: Headers | None) -> bool:
-    """Whether a request means to be modern but does not say which version: never to be served as a handshake."""
+    """Whether a request is modern but does not name its version; it must not be served as a handshake request."""
     claims = meta is not UNSET and meta.client_capabilities is not UNSET
     return claims or (row is not None and not row.eras & HANDSHAKE) or _names_modern(headers)
 
 
 def _names_modern(headers: Headers | None) -> bool:
-    """Whether the version header names a version that is no handshake revision."""
+    """Whether the version header names a version that is not a handshake revision."""
     named = headers.get(VERSION) if headers is not None else None
     return bool(named) and named.strip() not in handshake.HEADER_VALUES  # type: ignore[union-attr]
 
 
 def _status(error: ProtocolError) -> int:
-    """The HTTP status of a request that was refused; in the handshake era an error rides on 200."""
+    """The HTTP status of a request that was refused; in the handshake era an error has the status 200."""
     if isinstance(error, modern.Refused):
         return modern.REFUSED_STATUS.get(error.code, 400)
     return 200 if error.code in (METHOD_NOT_FOUND, INVALID_PARAMS) else 400

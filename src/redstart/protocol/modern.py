@@ -50,7 +50,7 @@ REFUSED_STATUS: Final = {METHOD_NOT_FOUND: 404}
 
 
 class Refused(ProtocolError):
-    """A modern request that was refused before any handler: HTTP wants a status of its own for it."""
+    """A modern request that was refused before any handler. Over HTTP it has a status of its own."""
 
 
 class Modern:
@@ -68,7 +68,7 @@ class Modern:
     sampling_parts = True
 
     def __init__(self, server: Implementation) -> None:
-        # On every result, so without its icons and words: those are in the answer to `server/discover`.
+        # It is part of every result, so its icons and texts are left out; `server/discover` has them.
         self._info = Raw(encode({"name": server.name, "version": server.version}))
         self._meta = Raw(encode({SERVER_INFO: self._info}))
 

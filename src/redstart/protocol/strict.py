@@ -1,4 +1,4 @@
-"""The strict door: what JSON libraries let through and a protocol must not.
+"""The strict door: refuses JSON that libraries accept and a protocol must not.
 
 msgspec accepts duplicate keys, unchecked UTF-8 in what it skips, and nesting up to the interpreter's limit.
 Two parsers that read one message differently are a security hole, so such a message is refused here.
@@ -30,15 +30,15 @@ from redstart.wire.meta import RequestMeta
 
 MAX_DEPTH: Final = 64
 LARGE: Final = 64 * 1024
-"""The bytes of a message that is not looked through once for each key."""
+"""Above this size a message is not searched once for each key."""
 
 # The keys that route a message: if one occurs twice, a proxy and we might route differently.
 _ENVELOPE: Final = (b'"jsonrpc"', b'"id"', b'"method"', b'"params"')
 _ANSWER: Final = (b'"id"', b'"result"', b'"error"')
-# What a message that may not be part of a batch has in it, also where a letter of it is escaped.
+# What occurs in a message that may not be part of a batch, even if a letter of it is escaped.
 _ALONE: Final = (b"initialize", b"protocolVersion", b"\\u00")
-# Possessive, and content with the end of the data for a closing quote: linear in time and constant in memory,
-# also where a hostile message is one string of escapes that never ends.
+# Possessive, and the end of the data may replace the closing quote: linear in time and constant in memory,
+# even for a hostile message that is one endless string of escapes.
 _NAME: Final = b'"name"'
 _PARAMS: Final = rb'"params"[ \t\r\n]*:[ \t\r\n]*'
 _ARGUMENTS: Final = rb'"arguments"[ \t\r\n]*:[ \t\r\n]*'
@@ -50,7 +50,7 @@ _UP_AND_DOWN: Final = rb"(\[++)\]*+"
 
 
 def open_envelope(data: bytes) -> Envelope:
-    """Decode one message, or raise the ProtocolError that says why not."""
+    """Decode one message, or raise a ProtocolError."""
     check_text(data)
     try:
         envelope = decode_envelope(data)
@@ -78,7 +78,7 @@ def _around(data: bytes, key: bytes, member: object) -> bytes:
 
 
 def open_batch(data: bytes) -> list[bytes]:
-    """The messages of a JSON-RPC batch, still bytes, or the ProtocolError that says why not."""
+    """The messages of a JSON-RPC batch, still as bytes, or a ProtocolError."""
     try:
         parts = [bytes(part) for part in decode_batch(data)]
     except msgspec.ValidationError:  # at the first message too many: the rest of them is not even read
@@ -124,7 +124,7 @@ def check_text(data: bytes) -> None:
 
 
 def _refuse_ambiguous(data: bytes, key: bytes, envelope: Envelope) -> None:
-    """A key that occurs twice is no duplicate if it occurs again only inside of a member."""
+    """A second occurrence of a key inside of another member is not a duplicate."""
     inside = sum(bytes(m).count(key) for m in (envelope.params, envelope.result, envelope.error) if m is not UNSET)
     if data.count(key) - inside > 1:
         refuse_duplicates(data)
@@ -146,7 +146,7 @@ def check_params(raw: bytes, keys: tuple[bytes, ...], params: Any) -> None:
 
 
 def refuse_duplicates(data: bytes) -> None:
-    """The slow parse, taken only where a key may stand twice."""
+    """The slow parse, used only if a key may occur twice."""
     import json  # slow to load, and seldom needed
 
     try:

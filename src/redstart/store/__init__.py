@@ -1,1 +1,1 @@
-"""What processes share: the contracts, and their forms in memory and in databases."""
+"""The state that processes share: its contract, and the implementation in memory."""

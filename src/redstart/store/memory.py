@@ -1,7 +1,7 @@
 """`memory://`: shared state of one process, with a bound on what it keeps.
 
-Expired keys go when they are met, a few on every write, and as many as it takes to make room. What is kept without an
-end is never dropped in silence: a store that is full refuses to keep more, in words.
+Expired keys are removed when they are read, a few at every write, and as many as necessary to make room. A value
+without an expiry is never dropped: a store that is full refuses further values with an error.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Final
 from redstart.store.shared import StoreFull, owner_of
 
 SWEPT: Final = 4
-"""Expired keys that go with each write: more than are written, so garbage never grows without bound."""
+"""Expired keys that are removed at each write: more than are written, so that their number has a bound."""
 STALE: Final = 64
 BACKLOG: Final = 1024
-"""Messages that a slow subscriber may be behind; older ones are lost, which is allowed of a bus."""
+"""Messages that wait for a slow subscriber. Older ones are lost, which the contract of a bus allows."""
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""What all values, with their keys, may take."""
+"""The bytes of all values and their keys."""
 SHARE: Final = 4
-"""The part of it that one principal may take: a quarter."""
+"""The part of it that one user may take: a quarter."""
 OVERHEAD: Final = 256
 """Bytes that an entry takes beside its key and its value, about; so the number of entries has a bound too."""
 
@@ -39,7 +39,7 @@ class MemoryState:
         self._shares: Counter[str] = Counter()
         self._values: dict[str, tuple[bytes, float | None]] = {}
         self._ends: list[tuple[float, str]] = []
-        """A heap of when values expire; those that were written anew or deleted since are skipped."""
+        """A heap of the times at which values expire. Entries of values that were replaced or deleted are skipped."""
         self._logs: dict[str, tuple[deque[tuple[int, bytes]], float | None]] = {}
         self._buckets: dict[str, tuple[float, float, float]] = {}
         self._listeners: dict[str, set[_Inbox]] = {}
@@ -94,7 +94,7 @@ class MemoryState:
 
     def _note_end(self, until: float, key: str) -> None:
         heappush(self._ends, (until, key))
-        if len(self._ends) > 2 * len(self._values) + STALE:  # most of them are of values that are no longer there
+        if len(self._ends) > 2 * len(self._values) + STALE:  # most entries belong to values that are gone
             self._ends = [(until, key) for key, (_, until) in self._values.items() if until is not None]
             heapify(self._ends)
 
@@ -110,7 +110,7 @@ class MemoryState:
     # ------------------------------------------------------------ room
 
     def _account(self, key: str, size: int, now: float = 0.0) -> None:
-        """Count what an entry takes, or gives back; refuse it where there is no room for it."""
+        """Count the bytes of an entry, or those that it frees; refuse it if there is no room."""
         owner = owner_of(key)
         while size > 0 and not self._has_room(owner, size):
             if not self._expire_one(now):

@@ -22,7 +22,7 @@ def open_state(store: str | SharedState | None) -> SharedState:
 
 
 def _shown(url: str) -> str:
-    """The URL without what may be secret: who the user is, and what is asked for."""
+    """The URL without its user and its query, which may be secret."""
     user, at, rest = url.rpartition("@")
     scheme, mark, _ = (user or rest).partition("://")
     place, question, _ = rest.partition("?")

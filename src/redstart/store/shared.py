@@ -1,7 +1,7 @@
 """The contract of shared state: keys that expire, topics that wake, short logs, rate limits.
 
-The store is the truth, the bus only wakes: a lost message costs time, never data. Values are bytes, JSON wherever
-redstart writes them, never pickle. Who may read a key is part of the key: see `scoped`.
+Data is in the store; the bus only wakes readers, so a lost message costs time, never data. Values are bytes: JSON if
+redstart writes them, never pickle. The owner of a value is part of its key: see `scoped`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
 
 class SharedState(Protocol):
-    """What every process that serves the same application sees. Each method is one atomic step."""
+    """The state that all processes of an application share. Each method is atomic."""
 
     async def kv_get(self, key: str) -> bytes | None:
         """The value, or None if there is none or it has expired."""
@@ -21,19 +21,19 @@ class SharedState(Protocol):
     async def kv_set(
         self, key: str, value: bytes, ttl: float | None = None, nx: bool = False, durable: bool = False
     ) -> bool:
-        """Keep a value for `ttl` seconds. With `nx` only if there is none: False says that there was one.
+        """Keep a value for `ttl` seconds. With `nx` an existing value is kept, and the result is False.
 
-        `durable` says that it must not be lost with a cache: it returns after the engine has it on disk.
+        With `durable` it returns after the value is on disk, so that a crash does not lose it.
         """
 
     async def kv_take(self, key: str) -> bytes | None:
-        """The value, which is then gone: of all that take it at once, one gets it."""
+        """Remove the value and return it. If several callers take it at once, one of them gets it."""
 
     async def kv_delete(self, key: str) -> None:
         """Forget a value."""
 
     async def publish(self, topic: str, data: bytes) -> None:
-        """Wake whoever listens to `topic` now."""
+        """Wake the subscribers of `topic`."""
 
     def subscribe(self, *topics: str) -> AsyncIterator[tuple[str, bytes]]:
         """The messages of some topics, from now on, until the iterator is closed."""
@@ -45,14 +45,14 @@ class SharedState(Protocol):
         """The entries after an id, oldest first."""
 
     async def take(self, key: str, rate: float, burst: float) -> tuple[bool, float]:
-        """One token of a bucket that refills at `rate` a second: whether there was one, else the wait for it."""
+        """Take a token of a bucket that refills at `rate` a second: whether there was one, else the seconds to wait."""
 
     async def close(self) -> None:
-        """Let go of connections and threads."""
+        """Close connections and threads."""
 
 
 class StoreFull(ProtocolError):
-    """A store has no room for what it should keep; whoever called reads why."""
+    """A store has no room for a value; the text, which says why, is for the caller."""
 
     def __init__(self, limit: int, share: int) -> None:
         room = f"it keeps at most {limit} bytes, and at most {share} bytes for one principal"
@@ -60,7 +60,7 @@ class StoreFull(ProtocolError):
 
 
 def scoped(principal: str, *parts: str) -> str:
-    """A key that belongs to a principal: another one's reads cannot hit it, whatever the parts hold.
+    """A key that belongs to a user. Keys of different users are different, whatever the parts contain.
 
     >>> scoped("ada", "note", "1")
     '3:ada/4:note/1:1'
@@ -69,7 +69,7 @@ def scoped(principal: str, *parts: str) -> str:
 
 
 def owner_of(key: str) -> str:
-    """The principal of a key that `scoped` made; of another key what stands before its first slash.
+    """The user of a key that `scoped` made; of another key the part before its first slash.
 
     >>> owner_of(scoped("https://id.example/ada", "note"))
     'https://id.example/ada'

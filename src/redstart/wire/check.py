@@ -1,7 +1,7 @@
-"""Checks what an application has put into a shape: a Struct takes any value until a client cannot read it.
+"""Checks the values that an application has put into a shape, because a Struct does not check its fields itself.
 
-For everybody who takes shapes from an application: at registration (icons, annotations, arguments of prompts) and
-where a result is made (content, contents of resources). What we make ourselves and what we decode needs no check.
+Used for all shapes that come from an application: at registration (icons, annotations, arguments of prompts) and
+for results (content, contents of resources). Shapes that we make or decode need no check.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORDS: Final[dict[Any, str]] = {
 
 
 class InvalidShape(TypeError):
-    """A field of a shape has a value that its clients cannot read."""
+    """A field of a shape has a value that clients cannot read."""
 
 
 class _Rule(Struct, frozen=True):
@@ -38,7 +38,7 @@ class _Rule(Struct, frozen=True):
 
 
 def checked(shape: S, name: str = "") -> S:
-    """`shape` itself, its fields and those of the shapes in it checked; dicts and tuples become what they stand for.
+    """`shape`, after a check of its fields and of the shapes in it. Dicts and tuples in it become shapes.
 
     `name` is what the application calls it, where that is not the name of the class.
 

@@ -80,8 +80,8 @@ MAX_BATCH: Final = 256
 
 @cache
 def _batch() -> type[Struct]:
-    """The messages of a batch. A list could be limited only after all of it has become objects: 4 MB of `[1,1,…]`
-    would be 130 MB. Here the decoder stops at the first message too many."""
+    """The messages of a batch. The length of a list can be checked only after all of it has become objects: 4 MB of
+    `[1,1,…]` are then 130 MB. Here the decoder stops at the first message beyond the limit."""
     parts = [(f"part{n}", Raw | UnsetType, UNSET) for n in range(MAX_BATCH)]
     return msgspec.defstruct("Batch", parts, array_like=True, forbid_unknown_fields=True)
 
@@ -104,7 +104,7 @@ def failure(raw_id: bytes | None, error: ProtocolError) -> bytes:
     """The bytes of an error response; where no id could be read, `raw_id` is `b"null"`, or None to leave it out."""
     try:
         fault = encode(Fault(error.code, error.message, error.data))
-    except Exception:  # data or a lone surrogate that JSON cannot carry: its sender still needs an answer
+    except Exception:  # data or a lone surrogate that JSON cannot carry: the peer still needs an answer
         text = str(error.message).encode(errors="backslashreplace").decode()
         fault = encode(Fault(error.code, text))
     id = b"" if raw_id is None else b'"id":%b,' % raw_id

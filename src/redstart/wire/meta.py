@@ -45,7 +45,7 @@ class ClientCapabilities(Struct):
     def has(self, path: str) -> bool:
         """Whether `"sampling"`, `"sampling.tools"`, `"elicitation.form"` … is declared.
 
-        `elicitation: {}` means form only, so the form mode is there unless only others are named.
+        `elicitation: {}` means forms, so the form mode is declared unless only other modes are named.
         """
         name, rest = _parts(path)
         value = getattr(self, name, UNSET)
@@ -59,7 +59,7 @@ class ClientCapabilities(Struct):
 
 
 class Implementation(Struct, rename="camel", omit_defaults=True):
-    """Who is speaking: a client's or a server's name and version."""
+    """The name and version of a client or a server."""
 
     name: str
     version: str = field(default_factory=str)  # always sent, even if empty

@@ -23,7 +23,7 @@ Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=256)]
 Uri: TypeAlias = Annotated[str, msgspec.Meta(max_length=8192)]
 Cursor: TypeAlias = Annotated[str, msgspec.Meta(max_length=4096)]
 
-if TYPE_CHECKING:  # checkers know the fields already
+if TYPE_CHECKING:  # type checkers know the fields already
     from msgspec import StructMeta
 
     Explained = StructMeta
@@ -36,7 +36,7 @@ else:
             try:
                 return super().__call__(*args, **fields)
             except TypeError as error:
-                if type(error) is not TypeError:  # of a check of the class's own
+                if type(error) is not TypeError:  # raised by a check of the class itself
                     raise
                 unknown = [name for name in fields if name not in cls.__struct_fields__]
                 what = f"it has no field {unknown[0]!r}" if unknown else str(error)
@@ -228,7 +228,7 @@ class ListedTemplate(Shape):
 
 
 class Result(Shape, kw_only=True):
-    """Any result. `result_type` is the modern dialect's to set."""
+    """Any result. The modern dialect sets `result_type`."""
 
     result_type: str | None = None
     meta: Meta = field(name="_meta", default=None)
@@ -242,7 +242,7 @@ class Cacheable(Result, kw_only=True):
 
 
 def _no_content() -> list[Any]:
-    return []  # a factory of its own: what `list` makes would be left out as a default
+    return []  # not `list` itself: msgspec would leave out an empty list as the default
 
 
 class ToolResult(Result, kw_only=True):
