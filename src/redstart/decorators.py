@@ -1,4 +1,4 @@
-"""The stand-alone decorators: they mark a function, and whoever serves it later knows what it is.
+"""The stand-alone decorators: they mark a function, so that a server that gets it later knows what it is.
 
 For the files of a directory server, for methods, and for code that should not need a Server object to be imported.
 """

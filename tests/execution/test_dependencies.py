@@ -265,7 +265,7 @@ def wrong_context(ctx: Context) -> int:
     [
         (left, "left → right → left"),
         (chicken, "provide of Depends must be a function"),
-        (lacks, "nobody provides it"),
+        (lacks, "nothing provides it"),
         (wrong_context, "write `ctx: SyncContext`"),
     ],
 )

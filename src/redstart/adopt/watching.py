@@ -86,10 +86,10 @@ def _polls(stop: threading.Event) -> Iterator[None]:
 
 def _identities(folders: Sequence[Path]) -> dict[str, int]:
     """The folders that exist, with their inodes, because a new folder may have an old name."""
-    found = {}
+    identities = {}
     for folder in folders:
         try:
-            found[str(folder)] = os.stat(folder).st_ino
+            identities[str(folder)] = os.stat(folder).st_ino
         except OSError:
             continue
-    return found
+    return identities

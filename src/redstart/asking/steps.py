@@ -1,7 +1,7 @@
 """Steps: side effects that happen once in a dialogue, however often its handler runs.
 
 In the first round the results live in the dialogue, and then in its sealed state. A later round may reach the server
-twice, so from then on a result is also written to the store, once only, before anybody sees it.
+twice, so from then on a result is also written to the store, once only, before the handler gets it.
 A step that has started runs to its end, whatever becomes of its call, so that its effect is complete.
 """
 

@@ -21,19 +21,19 @@ def act(arguments: argparse.Namespace) -> int:
     if server is None:
         return 2
     try:
-        found = asyncio.run(problems(server))
+        reported = asyncio.run(problems(server))
     except Exception as error:
         if error is not server.runtime.failure:
             raise
         sys.stderr.write(f"redstart: {not_started(server.name, error)}\n")
         return 1
-    for problem in found:
+    for problem in reported:
         print(problem)
     counts = len(server.tools), len(server.prompts), len(server.resources) + len(server.templates)
     offered = map(_counted, counts, ("tool", "prompt", "resource"))
-    verdict = _counted(len(found), "problem") if found else "nothing wrong in any revision"
+    verdict = _counted(len(reported), "problem") if reported else "nothing wrong in any revision"
     sys.stderr.write(f"{server.name}: {', '.join((*offered, verdict))}\n")
-    return 1 if found else 0
+    return 1 if reported else 0
 
 
 def _counted(count: int, what: str) -> str:

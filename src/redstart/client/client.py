@@ -50,7 +50,7 @@ class Client:
 
     `protocol` is "auto" or a revision. `on_elicit`, `on_sample` and `roots` answer what the server asks, and decide
     which capabilities are declared (`capabilities` adds to them). Callbacks may be async. `timeout` counts seconds for
-    each request, without the time a human takes to answer; `None` is no limit. `stderr` is "inherit" or "capture".
+    each request, without the time a human takes to answer; `None` means no limit. `stderr` is "inherit" or "capture".
 
     `token` is what `auth=` reads: the bearer token for a URL, and for a Server object too. `user` is who calls a Server
     object, without `auth=`; with neither a Server object is called as by its own process, and `ctx.user` is None.

@@ -207,7 +207,7 @@ def _injected_parameters(provide: Function) -> Iterator[tuple[str, object]]:
             parameter.VAR_KEYWORD,
         ):
             raise target.fail(
-                "nobody provides it. Annotate it with Depends(...) or a context, or give it a default.", parameter.name
+                "nothing provides it. Annotate it with Depends(...) or a context, or give it a default.", parameter.name
             )
 
 

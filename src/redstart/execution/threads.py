@@ -2,7 +2,7 @@
 
 The standard library's executors join their threads at exit and wake the loop once per job; this pool does neither.
 Two kinds of threads do not count against the size of the pool, and others may start in their place: a thread whose
-caller has given up (cancelled, timed out), and a thread that waits for somebody else (a human, another handler).
+caller has given up (cancelled, timed out), and a thread that waits for a human or for another handler.
 Without that, handlers that call each other would wait for ever. A thread that is one too many leaves after its job.
 """
 
@@ -37,7 +37,7 @@ class Counts(Struct, frozen=True):
 
     threads: int = 0
     away: int = 0
-    """Threads that wait for somebody else, so that others may take their places."""
+    """Threads that wait for a human or for another handler, so that others may take their places."""
     lost: int = 0
     """Threads that still work although their callers have given up."""
 
@@ -200,7 +200,7 @@ class Crew:
                 self._waking = True
                 try:
                     self.loop.call_soon_threadsafe(self._deliver)
-                except RuntimeError:  # the loop is closed: nobody waits any more
+                except RuntimeError:  # the loop is closed, so no caller waits
                     return
 
     def _is_one_too_many(self) -> bool:
@@ -291,7 +291,7 @@ class Pool:
 
         A thread of a pool gives its place away if that takes longer than one turn of the loop. If its caller
         gives up, or the pool is closed, `work` is cancelled, and this ends with `concurrent.futures.CancelledError`;
-        with asyncio's own one if `work` was cancelled by somebody else.
+        with `asyncio.CancelledError` if `work` was cancelled for another reason.
         """
         job: Job | None = getattr(_here, "job", None)
         if job is None or (job.crew.loop is not loop and loop.is_running() and not job.crew.closed):
@@ -302,7 +302,7 @@ class Pool:
             if crew.closed:
                 raise RuntimeError
             crew.loop.call_soon_threadsafe(wait.begin)
-        except RuntimeError:  # there is no loop any more that could do it
+        except RuntimeError:  # the loop is closed
             wait.outcome.cancel()
         try:
             return wait.outcome.result()

@@ -52,7 +52,7 @@ class Authenticator:
                 return user
         except Exception as error:  # a property of the user object may raise anything
             text = f"auth= refused a caller, because of what it returned. {error}. None refuses without this line."
-            self._warn_once(type(user), text)
+            self._warn(type(user), text)
         raise AuthError(401, UNKNOWN)
 
     async def _call(self, token: str) -> object:
@@ -66,11 +66,10 @@ class Authenticator:
             log.error("auth= took more than %g seconds for a request", SECONDS)
             return AuthError(503, f"The token could not be checked within {SECONDS:g} seconds; try again later")
         text = self._errors.text(error, "auth=")
-        advice = "auth= raised an exception, which is a 500: return None for a token that is not valid"
-        self._warn_once(type(error), advice)
+        self._warn(type(error), "auth= raised an exception, which is a 500: return None for a token that is not valid")
         return AuthError(500, text)
 
-    def _warn_once(self, kind: type, text: str) -> None:
+    def _warn(self, kind: type, text: str) -> None:
         """Log a text once for each type of user or error, so that callers cannot fill the log or the memory."""
         if kind not in self._logged:
             self._logged.add(kind)

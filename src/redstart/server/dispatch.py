@@ -96,16 +96,16 @@ class Dispatch:
 
     def _capabilities(self) -> dict[str, dict[str, bool]]:
         registries, declared = self._registries, self._declared
-        found: dict[str, dict[str, bool]] = {"tools": {"listChanged": True}}
+        offered: dict[str, dict[str, bool]] = {"tools": {"listChanged": True}}
         if self.logs or "logging" in declared:
-            found["logging"] = {}
+            offered["logging"] = {}
         if registries.prompts or "prompts" in declared:
-            found["prompts"] = {"listChanged": True}
+            offered["prompts"] = {"listChanged": True}
         if registries.resources or registries.templates or "resources" in declared:
-            found["resources"] = {"subscribe": True, "listChanged": True}
+            offered["resources"] = {"subscribe": True, "listChanged": True}
         if "completions" in declared or ("completions" in self.__dict__ and self.completions):
-            found["completions"] = {}
-        return found
+            offered["completions"] = {}
+        return offered
 
     def _offered(self, capabilities: dict[str, dict[str, bool]]) -> dict[str, Handler]:
         """The handlers of the methods that belong to these capabilities."""

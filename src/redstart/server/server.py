@@ -72,7 +72,7 @@ def _end_in_words(kind: type[BaseException], error: BaseException, trace: Traceb
         sys.__excepthook__(kind, error, trace)
 
 
-if sys.excepthook is sys.__excepthook__ and not sys.flags.dev_mode:  # nobody else has set it; not `python -X dev`
+if sys.excepthook is sys.__excepthook__ and not sys.flags.dev_mode:  # not set by other code, and not `python -X dev`
     sys.excepthook = _end_in_words
 
 
