@@ -59,7 +59,7 @@ BUDGET: dict[str, int] = {
     "schema": 3240,  # one type engine for all; the kinds of functions, and the names around them
     "protocol": 1185,  # the walk over x-mcp-header annotations, for the server and the client
     "store": 215,
-    "features": 3033,  # a declared thing and its compiled form are two
+    "features": 3000,  # a declared thing and its compiled form are two
     "execution": 1142,  # with visible=, which needs the contexts
     "asking": 1970,
     "adopt": 740,
@@ -72,7 +72,7 @@ BUDGET: dict[str, int] = {
 }
 LONG_FUNCTIONS: set[str] = set()
 # Lower these when they can be lower. A cycle counts the imports inside of functions and under TYPE_CHECKING too.
-MAX_CYCLE, MAX_ANY, SAME_CLASS_NAMES, MAX_PARAMETERS = 3, 560, 0, 12
+MAX_CYCLE, MAX_ANY, SAME_CLASS_NAMES, MAX_PARAMETERS = 3, 495, 0, 12
 MAX_MODULES = 50  # loaded by a hello server on stdio
 MAX_FUNCTION = 40
 # Of one warm tools/call: functions of ours that are called, and files that they are in.

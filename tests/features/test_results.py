@@ -35,7 +35,8 @@ from redstart import (
     ToolError,
     ToolResult,
 )
-from redstart.features.results import Unencodable, to_json
+from redstart.features.errors import Unencodable
+from redstart.features.results import to_json
 from support import ask
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
@@ -64,6 +65,15 @@ class Model(pydantic.BaseModel):
 
 class Record(msgspec.Struct, rename="camel"):
     some_name: int
+
+
+class Tagged(msgspec.Struct, tag="pair", rename="camel"):
+    the_pair: Pair
+    left_out: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class Row(tuple[int, ...]):
+    """A tuple without names."""
 
 
 def serve(value: Any, annotation: Any = None, *, server: dict[str, Any] | None = None, **options: Any) -> Server:
@@ -156,6 +166,9 @@ def test_bytes_of_another_kind_are_an_embedded_blob() -> None:
         (Record(1), '{"someName":1}'),
         (Pair(1, "x"), '{"left":1,"right":"x"}'),
         ([Pair(1, {"p": Pair(2, None)})], '[{"left":1,"right":{"p":{"left":2,"right":null}}}]'),
+        (Tagged(Pair(1, 2)), '{"type":"pair","thePair":{"left":1,"right":2}}'),
+        (Row((1, 2)), "[1,2]"),
+        ([Row(())], "[[]]"),
         (Place("here", Pair(1, 2)), '{"name":"here","pair":{"left":1,"right":2}}'),
         ({"type": "text", "note": "a dict of the user's own"}, '{"type":"text","note":"a dict of the user\'s own"}'),
     ],

@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Raw
 
 from redstart.asking.state import Memory, StepResult
-from redstart.features.errors import log
-from redstart.features.results import Unencodable, to_json
+from redstart.features.errors import Unencodable, log
+from redstart.features.results import to_json
 from redstart.store.shared import SharedState
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, encode
 

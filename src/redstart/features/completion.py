@@ -15,10 +15,8 @@ from typing import Any, Final, Protocol, TypeVar, get_args, get_type_hints
 
 from msgspec import UNSET, Struct
 
-from redstart.features.errors import ErrorPolicy, RegistrationError, place
-from redstart.features.outcome import outcome
+from redstart.features.errors import ErrorPolicy, RegistrationError, Unencodable, place
 from redstart.features.registry import Arguments, Compiler, Declared, Invoke, Registry, not_equipped
-from redstart.features.results import Unencodable
 from redstart.features.rules import Rule, did_you_mean, wrong
 from redstart.protocol.call import Call
 from redstart.schema.signature import Argument
@@ -174,7 +172,7 @@ class Completions:
             return t.CompleteResult(completion=t.Completion([], 0, False))
         work = completer.values(call, params.argument.value, filled)
         what = f"The completion source {completer.name} of {item.key}, argument {argument},"
-        found = await outcome(work, completion, self._errors, what)
+        found = await self._errors.outcome(work, completion, what)
         return t.CompleteResult(completion=found)
 
     def _item(self, call: Call, ref: t.CompletionReference) -> Completable:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 from redstart.wire.types import Content, Text, ToolResult
+
+R = TypeVar("R")
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 _ONE_LINE = {**_CONTROLS, ord("\n"): "\\n"}
@@ -48,6 +50,10 @@ class ToolError(Exception):
     def result(self) -> ToolResult:
         """The result that this error becomes."""
         return ToolResult(content=[Text(str(self)), *self.content], is_error=True)
+
+
+class Unencodable(Exception):
+    """A returned value that JSON cannot carry."""
 
 
 class Unanswered(ProtocolError):
@@ -109,6 +115,23 @@ class ErrorPolicy:
         if isinstance(error, self.expose):
             return f"{name}: {_safe_str(error)}"
         return f"{what} failed with {name} (error id {id}). The server's log has the details."
+
+    async def outcome(self, work: Awaitable[object], finish: Callable[[object], R], what: str) -> R:
+        """What `finish` makes of the value of a handler; a failure is a ProtocolError.
+
+        This is for prompts, resources and completions. The failures of tools are results that the model reads.
+        """
+        try:
+            return finish(await work)
+        except ProtocolError:
+            raise
+        except ToolError as error:
+            raise ProtocolError(INTERNAL_ERROR, str(error)) from error
+        except Unencodable as error:
+            log.error("%s returned what it must not: %s", what, error)
+            raise ProtocolError(INTERNAL_ERROR, f"{what} returned what it must not: {error}") from error
+        except Exception as error:
+            raise ProtocolError(INTERNAL_ERROR, self.text(error, what)) from error
 
 
 def _safe_str(error: BaseException) -> str:

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Final, Unpack
 from msgspec import Struct, field
 
 from redstart.features.completion import Completer, completers
-from redstart.features.errors import ErrorPolicy, RegistrationError, place
+from redstart.features.errors import ErrorPolicy, RegistrationError, Unencodable, place
 from redstart.features.options import PromptOptions
-from redstart.features.outcome import outcome, require
 from redstart.features.prompt_template import compile_text, fill
 from redstart.features.registry import Arguments, Compiled, Compiler, Declared, Function, Registry
-from redstart.features.results import BLOCK_TYPES, Unencodable, block, is_media, sound
+from redstart.features.results import BLOCK_TYPES, block, is_media, sound
 from redstart.features.rules import HANDLER_OR_NONE, NAME, checked, did_you_mean, showing
+from redstart.features.tools import require
 from redstart.protocol.call import Call
 from redstart.protocol.dialect import Dialect
 from redstart.schema.errors import ShapeError
@@ -206,8 +206,7 @@ class Prompts:
             given = prompt.bind(_strings(arguments))
         except ShapeError as error:
             raise ProtocolError(INVALID_PARAMS, f"The prompt {name}: {error}") from error
-        made: t.Result = await outcome(prompt.invoke(call, given), result, self.errors, f"The prompt {name}")
-        return made
+        return await self.errors.outcome(prompt.invoke(call, given), result, f"The prompt {name}")
 
 
 # ---------------------------------------------------------------- arguments

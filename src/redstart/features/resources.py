@@ -17,11 +17,11 @@ from msgspec import field
 from redstart.features.completion import Completer, completers, noted
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.options import ResourceOptions
-from redstart.features.outcome import outcome, require
 from redstart.features.prompts import refuse_generator
 from redstart.features.registry import Arguments, Cache, Compiled, Compiler, Declared, Function, Registry
 from redstart.features.results import is_media, one_body, sound, to_json
 from redstart.features.rules import HANDLER_OR_NONE, NAME, REQUIRED_TEXT, caller, checked, did_you_mean, showing
+from redstart.features.tools import require
 from redstart.protocol.call import Call
 from redstart.protocol.dialect import Dialect
 from redstart.schema.errors import ShapeError
@@ -213,9 +213,7 @@ class Resources:
                 return value  # a question to the client, for example
             return self._result(call, resource, uri, value)
 
-        what = f"The resource {resource.key}"
-        made: t.Result = await outcome(resource.invoke(call, arguments), finish, self.errors, what)
-        return made
+        return await self.errors.outcome(resource.invoke(call, arguments), finish, f"The resource {resource.key}")
 
     def _result(self, call: Call, resource: CompiledResource, uri: str, value: object) -> t.ReadResourceResult:
         found = contents(value, uri, resource.declared.mime_type)

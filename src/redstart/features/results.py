@@ -16,7 +16,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET, Raw
 
-from redstart.features.errors import ToolError
+from redstart.features.errors import ToolError, Unencodable
 from redstart.wire import types as t
 from redstart.wire.check import InvalidShape, checked
 from redstart.wire.jsonrpc import decode
@@ -24,10 +24,6 @@ from redstart.wire.jsonrpc import decode
 S = TypeVar("S", bound=msgspec.Struct)
 Block = t.Text | t.Image | t.Audio | t.EmbeddedResource | t.ResourceLink
 SUCCESS: Final = "Success"
-
-
-class Unencodable(Exception):
-    """A returned value that JSON cannot carry."""
 
 
 _OTHERS: Final = ("mcp", "mcp_types", "fastmcp")
@@ -126,30 +122,32 @@ LEAVES: Final = frozenset({str, int, float, bool, type(None), bytes, Decimal})
 def _unnamed(value: Any) -> object:
     """The value with dicts in place of NamedTuples, and of the records that hold them; itself if it holds none."""
     kind: Any = type(value)
-    if kind in LEAVES:
-        return value
     if kind in (list, tuple, set, frozenset):
         if LEAVES.issuperset(map(type, value)):
             return value
-        items = [_unnamed(item) for item in value]
+        items = [item if type(item) in LEAVES else _unnamed(item) for item in value]
         return items if any(map(is_not, items, value)) else value
-    if isinstance(value, tuple) and hasattr(kind, "_fields"):
-        return {name: _unnamed(getattr(value, name)) for name in kind._fields}
     fields = value if kind is dict else _fields(value)
-    if LEAVES.issuperset(map(type, fields.values())):
-        return value
-    made = {name: _unnamed(item) for name, item in fields.items()}
-    return made if any(map(is_not, made.values(), fields.values())) else value
+    changed = {}
+    for name, item in fields.items():
+        if type(item) not in LEAVES:
+            plain = _unnamed(item)
+            if plain is not item:
+                changed[name] = plain
+    named = isinstance(value, tuple) and hasattr(kind, "_fields")
+    return {**fields, **changed} if changed or named else value
 
 
 def _fields(value: Any) -> dict[str, object]:
-    """The fields of a Struct or a dataclass, under the names that they are sent with."""
+    """The fields of a Struct, a NamedTuple or a dataclass, under the names that they are sent with."""
     kind: Any = type(value)
     if hasattr(kind, "__struct_fields__"):
         config = kind.__struct_config__
         tag = {} if config.tag is None else {config.tag_field: config.tag}
         names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
         return tag | {sent: item for sent, name in names if (item := getattr(value, name)) is not UNSET}
+    if isinstance(value, tuple):
+        return {name: getattr(value, name) for name in getattr(kind, "_fields", ())}
     if not hasattr(kind, "__dataclass_fields__"):
         return {}
     from dataclasses import fields  # slow to load, unless the application has a dataclass

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Final, Unpack
 
 from msgspec import UNSET, Raw, UnsetType
 
-from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, Unanswered, log, place
+from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, Unanswered, Unencodable, log, place
 from redstart.features.options import ANNOTATIONS, Parameter, Task, ToolOptions
 from redstart.features.output import Cut, Output
 from redstart.features.registry import Arguments, Compiled, Compiler, Declared, Function, Injected, Registry
-from redstart.features.results import Unencodable, finished, size
+from redstart.features.results import finished, size
 from redstart.features.rules import HANDLER, NAME, OptionError, caller, checked, did_you_mean, showing
 from redstart.protocol.call import Call
 from redstart.protocol.dialect import Dialect
@@ -28,7 +28,7 @@ from redstart.schema.errors import ShapeError
 from redstart.schema.signature import Signature, compile_signature
 from redstart.schema.types import UnsupportedType
 from redstart.wire import types as t
-from redstart.wire.jsonrpc import INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, ProtocolError, decode
+from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, ProtocolError, decode
 
 _NAME: Final = r"[A-Za-z0-9_.-]{1,128}"
 
@@ -285,6 +285,14 @@ def check_needs(call: Call, needs: Sequence[str]) -> None:
     if not call.dialect.modern:
         raise ToolError(f"This tool needs a client that supports {' and '.join(lacking)}; this client does not.")
     raise missing_capability(lacking)
+
+
+def require(call: Call, needs: Sequence[str]) -> None:
+    """As `check_needs`, for what is not a tool: every refusal is a ProtocolError."""
+    try:
+        check_needs(call, needs)
+    except ToolError as error:
+        raise ProtocolError(INTERNAL_ERROR, str(error)) from error
 
 
 def missing_capability(paths: Sequence[str], question: str = "") -> ProtocolError:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from redstart.features.errors import ToolError
+from redstart.features.errors import ToolError, Unencodable
 from redstart.features.principal import principal_key
-from redstart.features.results import Unencodable, to_json
+from redstart.features.results import to_json
 from redstart.store.shared import scoped
 from redstart.wire.jsonrpc import decode
 
