@@ -64,7 +64,7 @@ BUDGET: dict[str, int] = {
     "asking": 1970,
     "adopt": 740,
     "server": 1400,
-    "transports": 2668,
+    "transports": 2661,
     "auth": 0,  # not built yet
     "client": 1915,
     "testing": 52,

@@ -54,24 +54,16 @@ class MemoryPeer:
             self._starting = asyncio.get_running_loop().create_task(self._start())
 
     async def _start(self) -> None:
-        refusal: ProtocolError | None = None
         try:
             await self._runtime.start()
         except (Exception, asyncio.CancelledError) as error:
-            if self._is_cancelled():
-                raise
-            refusal = self._refusal(error)
-            self._starting = None  # what comes later tries again
+            if self._starting is not None and self._starting.cancelling():
+                raise  # somebody ends this task; where nobody does, the lifespan itself was cancelled
+            self._starting = None  # the next message tries again
+            self._refuse(self._refusal(error))
         waiting, self._waiting = self._waiting, []
-        if refusal is not None:
-            self._refuse(waiting, refusal)
-            return
         for data in waiting:
             self._runtime.feed(self, data, self._principal)
-
-    def _is_cancelled(self) -> bool:
-        """Whether somebody ends this task; a lifespan may also be cancelled by itself."""
-        return self._starting is not None and self._starting.cancelling() > 0
 
     def _refusal(self, error: BaseException) -> ProtocolError:
         if isinstance(error, SettingsError):
@@ -81,8 +73,9 @@ class MemoryPeer:
             reason = self._runtime.description.errors.text(error, "the start of the server")
         return ProtocolError(INTERNAL_ERROR, f"The server did not start: {reason}")
 
-    def _refuse(self, messages: list[bytes], refusal: ProtocolError) -> None:
-        """Answer these messages of a client with the reason why the server did not start."""
+    def _refuse(self, refusal: ProtocolError) -> None:
+        """Answer the messages that wait with the reason why the server did not start."""
+        messages, self._waiting = self._waiting, []
         link = self._runtime.link()  # the peer's own must not remember a handshake that was refused
         for event in (event for data in messages for event in link.receive(data)):
             if isinstance(event, Call):

@@ -94,6 +94,12 @@ def _shared(file: object) -> int | BinaryIO:
         return binary
 
 
+def _can_be_polled(fd: int) -> bool:
+    """Whether a loop can wait for input. Other devices (/dev/null) and regular files are always ready."""
+    mode = os.fstat(fd).st_mode
+    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd))
+
+
 _guarded: list[int] = []
 
 
@@ -142,18 +148,12 @@ class StdioPeer(asyncio.Protocol):
 
     async def read_from(self, source: int | BinaryIO) -> None:
         """Read a descriptor, or a file without one, until the input ends or `end` is called."""
-        if not isinstance(source, int):
-            self.channel.reader = _BlockingReader(self, source, self._loop)
+        if not isinstance(source, int) or not _can_be_polled(source):
+            file = os.fdopen(source, "rb", buffering=0) if isinstance(source, int) else source
+            self.channel.reader = _BlockingReader(self, file, self._loop)
             await self._ended
             return
-        mode = os.fstat(source).st_mode
         pipe = os.fdopen(source, "rb", buffering=0)
-        # Other devices (/dev/null) and regular files are always ready, and no selector takes them.
-        pollable = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or pipe.isatty()
-        if not pollable or sys.platform == "win32":
-            self.channel.reader = _BlockingReader(self, pipe, self._loop)
-            await self._ended
-            return
         transport, _ = await self._loop.connect_read_pipe(lambda: self, pipe)
         self.channel.reader = _Watched(self, transport, source)
         try:
