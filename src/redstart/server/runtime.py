@@ -268,8 +268,7 @@ class Runtime:
                 if call.dialogue is not None:
                     result = await self.asking.conclude(call, result)
             except (asyncio.CancelledError, Unwind, BaseExceptionGroup) as error:
-                task = asyncio.current_task()
-                if call.dialogue is None and (task is None or task.cancelling()):  # it never asked, and is cancelled
+                if call.dialogue is None and call.run is not None and call.run.cancelling():  # it never asked
                     raise
                 result = await self.asking.end(call, error)
             except ProtocolError as error:
