@@ -258,7 +258,7 @@ class Owned(pydantic.BaseModel):
     ],
 )
 def test_values_that_have_one_hash_are_not_compared_with_each_other(annotation: Any, write: Any) -> None:
-    assert "have one hash" in refusal(annotation, write(range(0, MODULUS * 100_000, MODULUS)))  # 10 minutes to compare
+    assert "have one hash" in refusal(annotation, write(range(0, MODULUS * 40_000, MODULUS)))  # minutes to compare
     assert refusal(annotation, write(range(MANY))) == ""
 
 
