@@ -1,4 +1,4 @@
-"""What the client's tests share: running a coroutine within bounds, the peers' commands, a small HTTP server."""
+"""What the client's tests share: the peers' commands, and a small HTTP server."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from redstart.client import CallResult, Client
+from support import MODERN
 
-T = TypeVar("T")
 PEERS = Path(__file__).parent / "peers"
 PEER_PYTHON = os.environ.get("PEER_PYTHON", sys.executable)
 """The interpreter that has the packages of the peers; `make test-oldest` runs the tests in one that has not."""
 MCP_STDIO = [PEER_PYTHON, str(PEERS / "mcp_server.py"), "stdio"]
-HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-MODERN = "2026-07-28"
-REVISIONS = (*HANDSHAKE, MODERN)
 INFO = {"name": "s", "version": "1"}
 INITIALIZED = {"protocolVersion": "2025-11-25", "capabilities": {"logging": {}}, "serverInfo": INFO}
 Start = Callable[..., str]
@@ -34,16 +31,6 @@ DISCOVERED = {
     "ttlMs": 0,
     "cacheScope": "public",
 }
-
-
-def run(work: Coroutine[Any, Any, T], seconds: float = 20) -> T:
-    """Run a test's coroutine; it hangs for `seconds` at most."""
-
-    async def bounded() -> T:
-        async with asyncio.timeout(seconds):
-            return await work
-
-    return asyncio.run(bounded(), debug=False)
 
 
 async def cancel(c: Client, tag: str) -> CallResult[Any]:

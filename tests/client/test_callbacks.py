@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from client.support import run
 from redstart.client.background import BackgroundTasks
 from redstart.client.callbacks import CallbackQueue
+from support import run
 
 
 def test_a_plain_callback_runs_at_once_and_an_async_one_holds_back_the_next() -> None:

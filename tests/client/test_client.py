@@ -9,17 +9,7 @@ from typing import Any
 
 import pytest
 
-from client.support import (
-    HANDSHAKE,
-    HANDSHAKE_ONLY,
-    MCP_STDIO,
-    REVISIONS,
-    cancel,
-    handshake_client,
-    run,
-    scripted,
-    time_out,
-)
+from client.support import HANDSHAKE_ONLY, MCP_STDIO, cancel, handshake_client, scripted, time_out
 from redstart.client import (
     Client,
     ClientError,
@@ -32,6 +22,7 @@ from redstart.client import (
     RequestError,
     SampleRequest,
 )
+from support import HANDSHAKES, REVISIONS, run
 
 Start = Callable[..., str]
 Connect = Callable[..., Client]
@@ -154,7 +145,7 @@ def test_questions_of_the_server(connect: Connect, protocol: str) -> None:
             assert (await c.call_tool("greet")).text == "Hello Ada, True"
             assert asked[0].message == "What is your name?"
             assert "name" in asked[0].schema["properties"]
-            assert (asked[0].key is None) is (protocol in HANDSHAKE)
+            assert (asked[0].key is None) is (protocol in HANDSHAKES)
             assert (await c.call_tool("think")).text == "hi"
             assert asked[1].max_tokens == 10
             assert (await c.call_tool("ground")).text == "file:///r"

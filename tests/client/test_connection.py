@@ -20,10 +20,10 @@ from client.support import (
     modern,
     python,
     reply,
-    run,
     scripted,
 )
 from redstart.client import Client, HttpError, RequestError
+from support import run
 
 
 def test_a_question_on_the_stream_of_a_call_is_answered_by_a_post() -> None:

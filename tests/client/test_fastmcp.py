@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from client.support import PEER_PYTHON, PEERS, run
+from client.support import PEER_PYTHON, PEERS
 from redstart.client import Client, Progress
+from support import run
 
 
 @pytest.mark.parametrize("way", ["stdio", "http"])

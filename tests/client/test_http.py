@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from client.support import Request, Start, answer, event, handshake, http_server, modern, run
+from client.support import Request, Start, answer, event, handshake, http_server, modern
 from redstart.client import Client, ClientError, ConnectionClosed, HttpError, InvalidReply, RequestError, http
+from support import run
 
 # ---------------------------------------------------------------- streams and bodies
 

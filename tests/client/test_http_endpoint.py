@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.support import DISCOVERED, Request, http_server, run
+from client.support import DISCOVERED, Request, http_server
 from redstart.client import Client, HttpError
 from redstart.client.http_endpoint import events
+from support import run
 
 Row = tuple[str, str, str, int | None]
 

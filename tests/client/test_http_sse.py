@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from client.support import Handler, Request, Start, http_server, run
+from client.support import Handler, Request, Start, http_server
 from redstart.client import Client, ClientError, HttpError
+from support import run
 
 
 @pytest.mark.parametrize("protocol", ["auto", "2024-11-05"])

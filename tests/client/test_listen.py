@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from client.support import DISCOVERED, INITIALIZED, MCP_STDIO, MODERN, Request, Start, http_server, reply, run, scripted
+from client.support import DISCOVERED, INITIALIZED, MCP_STDIO, Request, Start, http_server, reply, scripted
 from redstart.client import Client, ClientError, ConnectionClosed, Event, Events, RequestError, SessionExpired, listen
+from support import MODERN, run
 
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 

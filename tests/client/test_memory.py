@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from client.peers.redstart_server import add_grow
-from client.support import run
 from redstart import Context, Server, Text
 from redstart.client import Client, Event, RequestError
+from support import run
 
 
 def server_with_a_life(life: list[str], broken: bool = False) -> Server:

@@ -8,18 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.support import (
-    DISCOVERED,
-    INITIALIZED,
-    MODERN,
-    PEER_PYTHON,
-    PEERS,
-    Request,
-    http_server,
-    reply,
-    run,
-    scripted,
-)
+from client.support import DISCOVERED, INITIALIZED, PEER_PYTHON, PEERS, Request, http_server, reply, scripted
 from redstart.client import (
     Client,
     ClientError,
@@ -30,6 +19,7 @@ from redstart.client import (
     RequestError,
     negotiate,
 )
+from support import MODERN, run
 
 
 def error(code: int, data: Any = None) -> str:

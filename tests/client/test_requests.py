@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from client.support import INITIALIZED, Handler, Request, handshake_client, http_server, modern, python, run
+from client.support import INITIALIZED, Handler, Request, handshake_client, http_server, modern, python
 from redstart.client import Client, ClientError, InvalidReply, SessionExpired
+from support import run
 
 DONE = {"resultType": "complete", "content": []}
 

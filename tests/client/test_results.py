@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from client.support import run
 from redstart import Server, ToolError
 from redstart.client import CallResult, Client, InvalidReply, results
 from redstart.wire import types as t
+from support import run
 
 
 def test_every_kind_of_block() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from client.peers.redstart_server import build
-from client.support import HANDSHAKE, PEERS, REVISIONS, cancel, run, time_out
+from client.support import PEERS, cancel, time_out
 from redstart.client import (
     Client,
     ConnectionClosed,
@@ -23,6 +23,7 @@ from redstart.client import (
     SampleRequest,
 )
 from redstart.wire.types import ListedTool
+from support import HANDSHAKES, REVISIONS, run
 
 Connect = Callable[..., Client]
 TRANSPORTS = ("memory", "stdio", "http")
@@ -136,7 +137,7 @@ def test_log(connect: Connect, protocol: str) -> None:
         async with connect(on_log=lines.append, log_level="error") as c:
             await c.call_tool("talk")
             assert len(lines) == 1
-            if protocol in HANDSHAKE:
+            if protocol in HANDSHAKES:
                 await c.set_log_level("debug")
                 await c.call_tool("talk")
                 assert len(lines) == 2
@@ -192,7 +193,7 @@ def test_a_client_that_cannot_be_asked(connect: Connect, protocol: str) -> None:
     async def main() -> None:
         async with connect() as c:
             for tool in ("greet", "think", "ground"):
-                if protocol in HANDSHAKE:
+                if protocol in HANDSHAKES:
                     assert (await c.call_tool(tool)).is_error
                 else:
                     with pytest.raises(RequestError, match="-32021"):
@@ -211,7 +212,7 @@ def test_a_refusal(connect: Connect, protocol: str) -> None:
 
         async with connect(on_elicit=decline) as c:
             assert "Hello" not in (await c.call_tool("greet")).text
-            assert asked == ([None] if protocol in HANDSHAKE else ["who"])
+            assert asked == ([None] if protocol in HANDSHAKES else ["who"])
 
     run(main())
 
@@ -260,10 +261,10 @@ def test_a_server_that_dies(connect: Connect, transport: str) -> None:
 def test_ping_and_the_raw_way(connect: Connect, protocol: str) -> None:
     async def main() -> None:
         async with connect() as c:
-            if protocol in HANDSHAKE:
+            if protocol in HANDSHAKES:
                 await c.ping()
             raw = await c.request("tools/list", {})
-            assert ("resultType" in raw) is (protocol not in HANDSHAKE)
+            assert ("resultType" in raw) is (protocol not in HANDSHAKES)
             assert raw["tools"][0]["name"] == "add"
             await c.notify("notifications/nobody/knows")
             assert (await c.call_tool("add", {"a": 1})).text == "3"

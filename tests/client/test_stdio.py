@@ -11,8 +11,9 @@ from typing import Literal
 
 import pytest
 
-from client.support import MCP_STDIO, handshake_client, python, run
+from client.support import MCP_STDIO, handshake_client, python
 from redstart.client import Client, ClientError, ConnectionClosed, stdio
+from support import run
 
 
 @pytest.mark.parametrize("protocol", ["2025-11-25", "2026-07-28"])

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from client.support import Request, http_server, modern, run
+from client.support import Request, http_server, modern
 from redstart import Context, Server
 from redstart.client import Client, ClientError
+from support import run
 
 
 @pytest.mark.parametrize("target", ["server", "ftp://x/y", b"x", 7, None, {"command": "x"}, [], Path("server.txt")])

@@ -8,10 +8,11 @@ import logging
 import pytest
 from msgspec import UNSET
 
-from client.support import MODERN, Request, http_server, modern, run
+from client.support import Request, http_server, modern
 from redstart.client import Client, RequestError
 from redstart.client.tool_cache import ToolCache, is_wrapped
 from redstart.wire import types as t
+from support import MODERN, run
 
 TOOL = {
     "name": "Köln",

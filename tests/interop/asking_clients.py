@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from unittest import mock
 
-from support import ROOT
+from support import JUNE, MODERN, NOVEMBER, ROOT
 
 T = TypeVar("T")
 SERVER = str(ROOT / "tests" / "interop" / "asking_server.py")
-JUNE, NOVEMBER, MODERN = "2025-06-18", "2025-11-25", "2026-07-28"
 REVISIONS = (JUNE, NOVEMBER, MODERN)
 ROOTS = ["file:///home/ada"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from interop.asking_clients import CLIENTS, JUNE, REVISIONS, SERVER, Line, Question, Refused
-from support import free_port, serving
+from interop.asking_clients import CLIENTS, REVISIONS, SERVER, Line, Question, Refused
+from support import JUNE, free_port, serving
 
 MISSING_CAPABILITY = -32021
 WAYS = [

@@ -11,12 +11,7 @@ from redstart import ProtocolError, Server
 from redstart.protocol.call import Call, Cancel, Event, Refusal
 from redstart.protocol.headers import Headers
 from redstart.protocol.link import Link
-from redstart.wire.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-
-HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-MODERN = "2026-07-28"
-REVISIONS = (*HANDSHAKE, MODERN)
-ENVELOPE: dict[str, Any] = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}
+from support import ENVELOPE, MODERN, message, opening
 
 
 def make_server() -> Server:
@@ -42,10 +37,7 @@ def modern(id: Any, method: str, params: dict[str, Any] | None = None, meta: Any
 
 
 def notification(method: str, params: Any = None) -> bytes:
-    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-    if params is not None:
-        message["params"] = params
-    return json.dumps(message).encode()
+    return message(None, method, params)
 
 
 def headers(method: str, name: str | None = None, version: str = MODERN, **others: str) -> dict[bytes, bytes]:
@@ -83,8 +75,7 @@ class Wire:
         self.link: Link = self.server.runtime.link()
         self.status = 200
         if revision is not None:
-            params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-            self.opened = self.send(request("open", "initialize", params))
+            self.opened = self.send(request("open", "initialize", opening(revision)))
             self.send(notification("notifications/initialized"))
 
     def receive(self, data: bytes, headers: Headers | None = None) -> list[Event]:

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.support import HANDSHAKE, MODERN, REVISIONS
 from redstart.protocol.handshake import CAPABILITY_SINCE, CONTENT_SINCE, DIALECTS, SINCE, negotiate
 from redstart.protocol.methods import HANDSHAKE as HANDSHAKE_ERA
 from redstart.protocol.methods import METHODS
@@ -17,6 +16,7 @@ from redstart.wire import types as t
 from redstart.wire.jsonrpc import decode
 from redstart.wire.meta import Implementation
 from spec_facts import facts, problems
+from support import HANDSHAKES, MODERN, REVISIONS
 
 # What a shape of ours is called in the schemas; where a revision has no such shape, it is not there.
 NAMES: dict[type, str] = {
@@ -43,10 +43,10 @@ def fields(shape: type) -> dict[str, str]:
 
 
 @pytest.mark.requirement("3")
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("revision", HANDSHAKES)
 @pytest.mark.parametrize("shape", NAMES, ids=lambda shape: shape.__name__)
 def test_since_agrees_with_the_schema(shape: type, revision: str) -> None:
-    age = HANDSHAKE.index(revision)
+    age = HANDSHAKES.index(revision)
     shapes = facts(revision).shapes
     if NAMES[shape] not in shapes:
         assert shape is t.Icon or age < CONTENT_SINCE[shape]
@@ -59,9 +59,9 @@ def test_since_agrees_with_the_schema(shape: type, revision: str) -> None:
         assert (wire in known) is (since.get(name, 0) <= age), f"{shape.__name__}.{name} at {revision}"
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("revision", HANDSHAKES)
 def test_content_since_agrees_with_the_schema(revision: str) -> None:
-    age = HANDSHAKE.index(revision)
+    age = HANDSHAKES.index(revision)
     for shape in (t.Text, t.Image, t.Audio, t.EmbeddedResource, t.ResourceLink):
         assert (NAMES[shape] in facts(revision).shapes) is (CONTENT_SINCE.get(shape, 0) <= age)
 
@@ -94,7 +94,7 @@ DIALECT_FACTS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("revision", HANDSHAKES)
 def test_what_a_revision_can_do(revision: str) -> None:
     one = DIALECTS[revision]
     latest = (one.primes, one.url_required, one.titled_choices, one.sampling_parts)
@@ -104,11 +104,11 @@ def test_what_a_revision_can_do(revision: str) -> None:
     assert (one.asks, one.modern, one.status(-32601)) == (True, False, 200)
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("revision", HANDSHAKES)
 def test_what_a_client_declares_counts_where_its_revision_has_it(revision: str) -> None:
     declared: dict[str, Any] = {"elicitation": {"url": {}, "form": {}}, "sampling": {"tools": {}}, "roots": {}}
     found = negotiate(t.InitializeParams(protocol_version=revision, capabilities=declared)).client_capabilities
-    age = HANDSHAKE.index(revision)
+    age = HANDSHAKES.index(revision)
     paths = ("elicitation", "elicitation.url", "sampling", "sampling.tools", "roots")
     assert [found.has(path) for path in paths] == [age >= 2, age >= 2, True, age >= 3, True]
     nothing = negotiate(
@@ -201,7 +201,7 @@ BOTH = [
     "EmptyResult",
 ]
 CASES = [
-    *[(kind, revision) for kind in [*BOTH, "InitializeResult"] for revision in HANDSHAKE],
+    *[(kind, revision) for kind in [*BOTH, "InitializeResult"] for revision in HANDSHAKES],
     *[(kind, MODERN) for kind in [*BOTH, "DiscoverResult", "InputRequiredResult"]],
 ]
 
@@ -215,9 +215,9 @@ def test_a_dressed_result_is_valid_and_has_nothing_unknown(kind: str, revision: 
     assert ("resultType" in value) is (revision == MODERN)
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("revision", HANDSHAKES)
 def test_what_a_revision_knows_is_sent(revision: str) -> None:
-    dialect, age = DIALECTS[revision], HANDSHAKE.index(revision)
+    dialect, age = DIALECTS[revision], HANDSHAKES.index(revision)
     listed = [
         result(kind, dialect)
         for kind in ("ListToolsResult", "ListPromptsResult", "ListResourcesResult", "ListResourceTemplatesResult")
@@ -243,9 +243,9 @@ def test_properties_that_are_true_or_false_are_objects_before_the_modern_era(rev
 
 
 @pytest.mark.requirement("3")
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("revision", HANDSHAKES)
 def test_a_block_that_a_revision_does_not_know_is_named_in_a_text(revision: str) -> None:
-    age = HANDSHAKE.index(revision)
+    age = HANDSHAKES.index(revision)
     blocks = [t.Audio(b"RIFF", "audio/wav"), LINK]
     found = decode(DIALECTS[revision].dress(t.ToolResult(content=blocks)))["content"]
     kinds = ["audio" if age >= 1 else "text", "resource_link" if age >= 2 else "text"]
@@ -256,7 +256,7 @@ def test_a_block_that_a_revision_does_not_know_is_named_in_a_text(revision: str)
         assert "file:///a" in found[1]["text"]
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("revision", HANDSHAKES)
 def test_what_is_dressed_is_left_as_it_was(revision: str) -> None:
     made = result("CallToolResult", DIALECTS[revision])
     before = repr(made)

@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 
-from protocol.support import HANDSHAKE, MODERN, Wire, make_server, modern, notification, request
+from protocol.support import Wire, make_server, modern, notification, request
 from redstart import ProtocolError
 from redstart.protocol.call import Answer, Call, Cancel, Refusal
 from redstart.wire.types import Result, ToolResult
+from support import HANDSHAKES, MODERN
 
-LATEST = HANDSHAKE[-1]
+LATEST = HANDSHAKES[-1]
 
 
 @pytest.mark.requirement("3", "7", "14", "T4")
 @pytest.mark.parametrize(
     ("params", "answered"),
     [
-        *[({"protocolVersion": revision}, revision) for revision in HANDSHAKE],
+        *[({"protocolVersion": revision}, revision) for revision in HANDSHAKES],
         ({"protocolVersion": MODERN}, LATEST),
         ({"protocolVersion": "2099-01-01"}, LATEST),
         ({"protocolVersion": "1999-01-01"}, LATEST),
@@ -205,7 +206,7 @@ def test_initialize_cannot_be_cancelled() -> None:
         (request(1, "server/discover"), -32602),
     ],
 )
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("revision", HANDSHAKES)
 def test_requests_of_a_session(revision: str, message: bytes, code: int) -> None:
     wire = Wire(revision)
     assert wire.code(message) == code
@@ -230,7 +231,7 @@ def test_answers_carry_nothing_modern() -> None:
 
 
 @pytest.mark.parametrize("message", [b"{", b"1", b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', b"{}"])
-@pytest.mark.parametrize(("revision", "null"), [(None, False), *[(one, one < LATEST) for one in HANDSHAKE]])
+@pytest.mark.parametrize(("revision", "null"), [(None, False), *[(one, one < LATEST) for one in HANDSHAKES]])
 def test_an_id_that_cannot_be_read_is_null_or_absent(message: bytes, revision: str | None, null: bool) -> None:
     answer = Wire(revision).one(message)
     assert answer.get("id", "absent") == (None if null else "absent")

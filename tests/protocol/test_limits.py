@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from protocol.support import HANDSHAKE, Wire, headers, modern, notification, request
+from protocol.support import Wire, headers, modern, notification, request
 from redstart import Server
 from redstart.protocol.call import Batch
 from redstart.transports.memory import MemoryPeer
+from support import HANDSHAKES
 
-LATEST, BATCHES = HANDSHAKE[-1], HANDSHAKE[1]
+LATEST, BATCHES = HANDSHAKES[-1], HANDSHAKES[1]
 LONG: dict[str, tuple[str, Any, Any]] = {
     "progress token": ("tools/call", {"name": "echo", "_meta": {"progressToken": "x" * 257}}, "progressToken"),
     "progress number": ("tools/call", {"name": "echo", "_meta": {"progressToken": 2**53 + 1}}, "progressToken"),

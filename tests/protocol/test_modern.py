@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from protocol.support import ENVELOPE, HANDSHAKE, MODERN, Wire, headers, make_server, modern, notification, request
+from protocol.support import Wire, headers, make_server, modern, notification, request
 from redstart import Text, ToolResult
 from redstart.protocol.call import Call, Refusal
 from redstart.wire.jsonrpc import RESOURCE_NOT_FOUND, ProtocolError
 from redstart.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
+from support import ENVELOPE, HANDSHAKES, MODERN
 
 LIST = headers("tools/list")
 CALL = headers("tools/call", "echo")
@@ -71,7 +72,7 @@ OTHER = {**ENVELOPE, PROTOCOL_VERSION: "1900-01-01"}
                 headers("tools/list", version=old),
                 (400, -32022),
             )
-            for old in HANDSHAKE
+            for old in HANDSHAKES
         ],
         # 9: the method
         (modern(1, "no/such"), headers("no/such"), (404, -32601)),
@@ -158,7 +159,7 @@ def test_half_modern_on_stdio(message: bytes, code: int) -> None:
     ],
 )
 def test_half_modern_in_a_session(message: bytes, sent: dict[bytes, bytes] | None, outcome: tuple[int, int]) -> None:
-    wire = Wire(HANDSHAKE[-1])
+    wire = Wire(HANDSHAKES[-1])
     assert wire.outcome(message, sent) == outcome
     assert wire.code(request(2, "ping")) == 0
 
@@ -223,7 +224,7 @@ def test_a_modern_call_is_cancelled_by_its_id() -> None:
     assert not call.open
 
 
-@pytest.mark.parametrize("revision", [*HANDSHAKE, MODERN])
+@pytest.mark.parametrize("revision", [*HANDSHAKES, MODERN])
 def test_a_missing_resource_has_the_code_of_the_revision(revision: str) -> None:
     wire = Wire(None if revision == MODERN else revision)
     wanted = -32602 if revision == MODERN else -32002

@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from protocol.support import ENVELOPE, Wire, modern, request
+from protocol.support import Wire, modern, request
 from redstart import Server
 from redstart.protocol.strict import MAX_DEPTH, _too_deep
 from redstart.wire.meta import PROTOCOL_VERSION
+from support import ENVELOPE
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 

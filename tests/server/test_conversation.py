@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from redstart import Server
+from redstart import Server, Tool
 from redstart.transports.memory import MemoryPeer
-from support import ERAS, MODERN, NOVEMBER, ask, exchange, initialize, message, run
-from support import HANDSHAKES as REVISIONS
+from support import ERAS, NOVEMBER, REVISIONS, Peer, ask, capabilities, exchange, initialize, message, run
 from transports.support import Http
 
 
@@ -84,34 +83,28 @@ def test_tools_are_listed_and_called(era: str) -> None:
     assert "isError" not in result
 
 
-@pytest.mark.parametrize("revision", [r for r in (*REVISIONS, MODERN) if r != "2025-11-25"])
+@pytest.mark.parametrize("revision", [revision for revision in REVISIONS if revision != NOVEMBER])
 def test_no_tasks_are_offered_to_revisions_that_have_none(revision: str) -> None:
-    async def offered() -> dict[str, Any]:
-        (answer,) = await answers(greeting(), initialize(revision), count=1)
-        capabilities: dict[str, Any] = answer["result"]["capabilities"]
-        return capabilities
-
-    if revision == MODERN:
-        assert "tasks" not in ask(greeting(), MODERN, "server/discover")["capabilities"]
-    else:
-        assert "tasks" not in run(offered())
+    server = Server("tasks", tools=Tool("job", handler=lambda: "done", task="optional"))
+    assert "tasks" not in capabilities(server, revision)
+    (tool,) = ask(server, revision, "tools/list")["tools"]
+    assert "execution" not in tool
 
 
 @pytest.mark.requirement("T10", "T11")
 def test_the_end_of_a_connection_ends_its_session() -> None:
     async def test() -> None:
         server = greeting()
-        inbox: asyncio.Queue[bytes] = asyncio.Queue()
-        peer = MemoryPeer(server, inbox.put_nowait)
-        peer.send(initialize())
-        await inbox.get()
-        assert peer.link.session is not None
+        peer = await Peer(server, NOVEMBER).open()
+        assert peer.wire.link.session is not None
         await peer.close()
         assert not server.runtime.hub.peers
-        peer.send(message(None, "notifications/initialized"))  # too late: it revives nothing
-        peer.send(message(2, "tools/list"))
+        await server.runtime.stop()
+        peer.send({"method": "notifications/initialized"})  # too late: it revives nothing
+        answer = peer.begin("greet", name="Ada")[1]
         await asyncio.sleep(0)
-        assert inbox.empty()
+        assert not answer.done()
+        assert not server.runtime.started
         assert not server.runtime.hub.peers
         (refusal,) = await answers(server, message(1, "tools/list", {}), count=1)  # another connection starts anew
         assert refusal["error"]["code"] == -32600

@@ -10,48 +10,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from redstart.wire.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+from support import DEADLINE, MODERN, NOVEMBER, initialize, message, modern
 
-T = TypeVar("T")
 HERE = Path(__file__).parent
 STDIO_SERVER = HERE / "stdio_server.py"
-SECONDS = 20.0
-MODERN = "2026-07-28"
-HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-ENVELOPE: dict[str, Any] = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}
-
-
-def run(work: Coroutine[Any, Any, T], seconds: float = SECONDS) -> T:
-    """Run a test's coroutine, for so long at most."""
-
-    async def bounded() -> T:
-        async with asyncio.timeout(seconds):
-            return await work
-
-    return asyncio.run(bounded())
-
-
-def message(id: Any, method: str, params: Any = None) -> bytes:
-    body: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
-    if id is None:
-        del body["id"]
-    if params is not None:
-        body["params"] = params
-    return json.dumps(body, ensure_ascii=False).encode()
-
-
-def modern(id: Any, method: str, params: dict[str, Any] | None = None, **meta: Any) -> bytes:
-    return message(id, method, {**(params or {}), "_meta": {**ENVELOPE, **meta}})
-
-
-def initialize(revision: str = HANDSHAKE[-1], id: Any = "init", **capabilities: Any) -> bytes:
-    client = {"name": "test", "version": "1"}
-    return message(id, "initialize", {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": client})
 
 
 class Child:
@@ -70,7 +37,7 @@ class Child:
     def __exit__(self, *exc: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(SECONDS)
+        self.process.wait(DEADLINE)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream is not None:
                 with suppress(BrokenPipeError):
@@ -82,7 +49,7 @@ class Child:
         stdin.write(b"".join(m + end for m in messages))
         stdin.flush()
 
-    def read_until(self, mark: bytes, stream: str = "stdout", within: float = SECONDS) -> bytes:
+    def read_until(self, mark: bytes, stream: str = "stdout", within: float = DEADLINE) -> bytes:
         """Everything up to and with `mark`."""
         deadline = time.monotonic() + within
         while mark not in self._buffers[stream]:
@@ -93,7 +60,7 @@ class Child:
         return head + mark
 
     def read_bytes(self, size: int) -> bytes:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + DEADLINE
         while len(self._buffers["stdout"]) < size:
             data = self._read("stdout", deadline)
             assert data
@@ -111,7 +78,7 @@ class Child:
 
     def rest(self, stream: str = "stdout") -> bytes:
         """Everything until the stream ends."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + DEADLINE
         while data := self._read(stream, deadline):
             self._buffers[stream] += data
         found, self._buffers[stream] = self._buffers[stream], b""
@@ -135,7 +102,7 @@ class Child:
             self.close_input()
         else:
             self.process.send_signal(getattr(signal, how))
-        status = self.process.wait(SECONDS)
+        status = self.process.wait(DEADLINE)
         return status, time.monotonic() - started
 
 
@@ -275,7 +242,7 @@ class Http:
     async def modern(self, id: Any, method: str, params: dict[str, Any] | None = None, **options: Any) -> Response:
         return await self.start_modern(id, method, params, **options).done()
 
-    async def open(self, revision: str = HANDSHAKE[-1], **options: Any) -> dict[str, str]:
+    async def open(self, revision: str = NOVEMBER, **options: Any) -> dict[str, str]:
         """Make a handshake; the headers that later requests of the session carry."""
         response = await self.send(initialize(revision), **options)
         assert response.status == 200, response.body

@@ -12,8 +12,8 @@ from uuid import UUID
 import pytest
 
 from redstart import Context, Server
-
-from .support import DEFAULT_HEADERS, MODERN, Http, initialize, modern, run
+from support import MODERN, initialize, modern, run
+from transports.support import DEFAULT_HEADERS, Http
 
 BEARER = {"authorization": "Bearer token"}
 PEOPLE: list[Any] = [

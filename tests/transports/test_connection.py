@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from transports.support import MODERN, Child, initialize, message, modern
+from support import MODERN, initialize, message, modern
+from transports.support import Child
 from transports.test_serve import HEAD, PING, POST, SIZE, Socket, serving
 
 MIB = 1024 * 1024

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from redstart import Context, Server
-
-from .support import HANDSHAKE, Http, Response, initialize, message, run
+from support import HANDSHAKES, initialize, message, run
+from transports.support import Http, Response
 
 SITE = "https://app.example.com"
 PREFLIGHT = {
@@ -83,7 +83,7 @@ def test_a_whole_session_of_a_page() -> None:
         session = {
             **page,
             "mcp-session-id": opened.headers["mcp-session-id"],
-            "mcp-protocol-version": HANDSHAKE[-1],
+            "mcp-protocol-version": HANDSHAKES[-1],
         }
         assert may_read(await http.send(message(None, "notifications/initialized"), headers=session))
         called = message(1, "tools/call", {"name": "count", "arguments": {}, "_meta": {"progressToken": 1}})

@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from redstart import Context, Server
-from transports.support import MODERN, Http, initialize, message, modern, run
+from support import MODERN, initialize, message, modern, run
+from transports.support import Http
 
 
 @pytest.mark.parametrize("era", ["modern", "handshake"])

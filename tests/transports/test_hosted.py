@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from .support import HANDSHAKE, HERE, SECONDS, Child, initialize, message
+from support import DEADLINE, HANDSHAKES, initialize, message
+from transports.support import HERE, Child
 
 APP = "hosted_server:app"
 HOSTS: dict[str, Callable[[str], list[str]]] = {
@@ -43,7 +44,7 @@ def hosted(host: str, **env: str) -> Iterator[tuple[Child, str]]:
         if find_spec(package) is None:
             pytest.skip(f"{package} is not installed: pip install --group interop")
     with Child(command=[sys.executable, "-m", *command], cwd=HERE, env=env) as child:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + DEADLINE
         while True:
             try:
                 socket.create_connection(("127.0.0.1", int(port)), 1).close()
@@ -71,7 +72,7 @@ class Caller:
             connection.close()
 
     def send(self, method: str, body: bytes = b"", path: str = "/mcp") -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=SECONDS)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=DEADLINE)
         self._open.append(connection)
         connection.request(method, path, body or None, {**NAMED, **self.session})
         return connection
@@ -80,7 +81,7 @@ class Caller:
         with self.send("POST", initialize()).getresponse() as response:
             assert response.status == 200, response.read()
             id = response.headers["mcp-session-id"]
-        self.session = {"mcp-session-id": id, "mcp-protocol-version": HANDSHAKE[-1]}
+        self.session = {"mcp-session-id": id, "mcp-protocol-version": HANDSHAKES[-1]}
 
     def start_call(self, child: Child, until: Path) -> http.client.HTTPConnection:
         call = message(7, "tools/call", {"name": "rest", "arguments": {"until": str(until)}})
@@ -109,7 +110,7 @@ def test_a_stop_ends_idle_streams_at_once_and_lets_calls_finish(host: str, tmp_p
             stream.read()  # it ends although the call goes on
         (tmp_path / "go").touch()
         assert "rested" in answer(calling)
-        child.process.wait(SECONDS)
+        child.process.wait(DEADLINE)
         assert b"lifespan ends" in child.rest("stderr")
 
 
@@ -120,5 +121,5 @@ def test_a_call_that_is_not_done_at_the_deadline_is_told_so(host: str, tmp_path:
         calling = caller.start_call(child, tmp_path / "never")
         child.process.terminate()
         assert "The server is stopping" in answer(calling)
-        child.process.wait(SECONDS)
+        child.process.wait(DEADLINE)
         assert b"lifespan ends" in child.rest("stderr")

@@ -12,9 +12,10 @@ import pytest
 
 from redstart import Context, ProtocolError, Server
 from redstart.wire.meta import PROTOCOL_VERSION
-from transports.support import DEFAULT_HEADERS, HANDSHAKE, MODERN, Http, Response, initialize, message, modern, run
+from support import HANDSHAKES, MODERN, initialize, message, modern, run
+from transports.support import DEFAULT_HEADERS, Http, Response
 
-LATEST = HANDSHAKE[-1]
+LATEST = HANDSHAKES[-1]
 TOKENS = {"a": {"sub": "ada"}, "b": {"sub": "bob"}}
 
 
@@ -412,7 +413,7 @@ def test_messages_without_an_answer(body: bytes, headers: dict[str, str], status
 
 
 @pytest.mark.requirement("14", "145", "T96")
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("revision", HANDSHAKES)
 def test_a_session(revision: str) -> None:
     async def test() -> None:
         http = Stage().http()
@@ -469,7 +470,7 @@ def test_processes_with_the_same_keys_share_their_sessions(source: str, monkeypa
 
     async def test() -> None:
         one, other = Stage(**options).http(), Stage(**options).http()
-        session = await one.open(HANDSHAKE[-1])
+        session = await one.open(HANDSHAKES[-1])
         assert (await other.send(message(1, "tools/list"), headers=session)).status == 200
 
     run(test())
@@ -527,7 +528,7 @@ def test_a_version_that_is_not_served_is_named_with_those_that_are(method: str, 
         said = response.json()["error"]["message"]
         assert "MCP-Protocol-Version" in said
         assert "1999-01-01" in said
-        assert all(revision in said for revision in (*HANDSHAKE, MODERN))
+        assert all(revision in said for revision in (*HANDSHAKES, MODERN))
 
     run(test())
 
@@ -744,7 +745,7 @@ def test_large_requests_that_run_have_a_size_in_all_and_for_one_caller() -> None
 
 
 @pytest.mark.requirement("T64")
-@pytest.mark.parametrize("era", ["modern", *HANDSHAKE])
+@pytest.mark.parametrize("era", ["modern", *HANDSHAKES])
 def test_sse_is_lazy(era: str) -> None:
     async def test() -> None:
         http = Stage().http()
@@ -1121,7 +1122,7 @@ def test_many_listeners_and_one_that_does_not_read() -> None:
             await within(stream.done())
         assert not stage.server.runtime.hub._listeners
 
-    run(test(), 50)
+    run(test(), seconds=50)
 
 
 def test_a_listener_is_forgotten_when_its_client_leaves() -> None:
@@ -1299,4 +1300,4 @@ def test_a_client_that_takes_no_stream_cannot_listen() -> None:
         assert refused.json()["id"] == 1
         assert "text/event-stream" in refused.json()["error"]["message"]
 
-    run(test(), 5)
+    run(test(), seconds=5)

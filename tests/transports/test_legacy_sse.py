@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from redstart import Context, Server
-from transports.support import Http, Response, initialize, message, run
+from support import initialize, message, run
+from transports.support import Http, Response
 
 
 @asynccontextmanager

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 from typing import Any
 
 import pytest
 
-from redstart import Server, Tool
-from redstart.transports.memory import MemoryPeer
-from transports.support import HANDSHAKE, Child, initialize, message, run
+from redstart import Server
+from support import initialize, message
+from transports.support import Child
 
 
 @pytest.mark.requirement("14", "16", "17", "18", "T3")
@@ -50,24 +49,6 @@ def test_what_nobody_knows_is_refused_or_ignored() -> None:
         assert child.rest() == b""
 
 
-@pytest.mark.requirement("T10")
-def test_a_client_that_has_gone_revives_nothing() -> None:
-    async def test() -> None:
-        server, inbox = Server("ended"), asyncio.Queue[bytes]()
-        peer = MemoryPeer(server, inbox.put_nowait)
-        peer.send(initialize())
-        assert json.loads(await inbox.get())["id"] == "init"
-        await peer.close()
-        await server.runtime.stop()
-        peer.send(message(None, "notifications/initialized"))
-        peer.send(message(1, "tools/list"))
-        await asyncio.sleep(0)
-        assert not server.runtime.started
-        assert inbox.empty()
-
-    run(test())
-
-
 @pytest.mark.requirement("12", "T11")
 def test_the_end_of_a_stream_is_the_end_of_its_session() -> None:
     server = Server("twice")
@@ -83,22 +64,3 @@ def test_the_end_of_a_stream_is_the_end_of_its_session() -> None:
     assert [one.get("error") for one in first] == [None, None]
     (second,) = answers(message(1, "tools/list"))
     assert second["error"]["code"] == -32600  # nobody has introduced himself on this stream
-
-
-@pytest.mark.parametrize("revision", HANDSHAKE[:-1])
-def test_a_revision_without_tasks_is_offered_none(revision: str) -> None:
-    async def test() -> None:
-        server, inbox = (
-            Server("tasks", tools=Tool("job", handler=lambda: "done", task="optional")),
-            asyncio.Queue[bytes](),
-        )
-        peer = MemoryPeer(server, inbox.put_nowait)
-        peer.send(initialize(revision))
-        assert "tasks" not in json.loads(await inbox.get())["result"]["capabilities"]
-        peer.send(message(1, "tools/list"))
-        (tool,) = json.loads(await inbox.get())["result"]["tools"]
-        assert "execution" not in tool
-        await peer.close()
-        await server.runtime.stop()
-
-    run(test())

@@ -14,8 +14,8 @@ import pytest
 
 from redstart import RegistrationError, Server
 from redstart.transports.routes import Request
-from support import free_port, serving
-from transports.support import Http, run
+from support import free_port, run, serving
+from transports.support import Http
 
 SERVED = """
 import sys

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from transports.support import HERE, MODERN, SECONDS, Child, initialize, message, modern
+from support import DEADLINE, MODERN, initialize, message, modern
+from transports.support import HERE, Child
 
 
 @contextmanager
@@ -30,7 +31,7 @@ class Socket:
 
     def __init__(self, host: str, port: int) -> None:
         self.name = f"[{host}]" if ":" in host else host
-        self.socket = socket.create_connection((host, port), timeout=SECONDS)
+        self.socket = socket.create_connection((host, port), timeout=DEADLINE)
         self.file = self.socket.makefile("rb")
 
     def __enter__(self) -> Socket:
@@ -100,7 +101,7 @@ def test_it_answers_under_the_name_it_says(host: str) -> None:
 def test_what_it_does_not_start_with(options: dict[str, Any], said: bytes) -> None:
     command = [sys.executable, str(HERE / "http_server.py"), json.dumps({"port": 0, **options})]
     with Child(command=command) as child:
-        assert child.process.wait(SECONDS) == 1
+        assert child.process.wait(DEADLINE) == 1
         noise = child.rest("stderr")
         assert said in noise
         assert b"Traceback" not in noise
@@ -181,7 +182,7 @@ def test_sigterm_lets_requests_finish(era: str, tool: str) -> None:
         status, _, body = client.response()
         assert status == 200
         assert json.loads(body)["result"]["content"][0]["text"] in ("rested", "woke up")
-        assert child.process.wait(SECONDS) == 0
+        assert child.process.wait(DEADLINE) == 0
         assert child.rest("stderr") == b""
 
 
@@ -203,7 +204,7 @@ def test_sigterm_ends_streams_with_their_last_message() -> None:
         assert b'"id":"L"' in rest
         assert b'"resultType":"complete"' in rest
         other.ended()
-        assert child.process.wait(SECONDS) == 0
+        assert child.process.wait(DEADLINE) == 0
         assert time.monotonic() - started < 5
         assert child.rest("stderr") == b""
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from redstart import Context, Server
-from transports.support import Http, message, run
+from support import message, run
+from transports.support import Http
 
 KEYS = ["a key that two processes share"]
 ADA, BOB = {"authorization": "Bearer ada"}, {"authorization": "Bearer bob"}

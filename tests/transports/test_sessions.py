@@ -14,9 +14,10 @@ from redstart.protocol.handshake import negotiate
 from redstart.transports.address import checked_proxies, client_address
 from redstart.transports.sessions import MAX_STREAMS
 from redstart.wire.types import InitializeParams
-from transports.support import HANDSHAKE, Http, initialize, message, run
+from support import HANDSHAKES, initialize, message, run
+from transports.support import Http
 
-LATEST = HANDSHAKE[-1]
+LATEST = HANDSHAKES[-1]
 TOKENS = {"a": {"sub": "ada"}, "b": {"sub": "bob"}}
 ADA, BOB = {"authorization": "Bearer a"}, {"authorization": "Bearer b"}
 KEYS = {"keys": ["a key that processes share"]}
@@ -530,7 +531,7 @@ def test_an_answer_to_what_was_never_asked_is_refused_and_a_late_one_is_not() ->
     run(test())
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("revision", HANDSHAKES)
 @pytest.mark.parametrize("accept", ["application/json, text/event-stream", "application/json"])
 def test_a_request_that_was_cancelled_ends_as_a_stream_without_an_answer(revision: str, accept: str) -> None:
     async def test() -> None:
@@ -553,7 +554,7 @@ def test_a_request_that_was_cancelled_ends_as_a_stream_without_an_answer(revisio
     run(test())
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("revision", HANDSHAKES)
 def test_a_stream_is_closed_early_only_where_its_client_can_come_back(revision: str) -> None:
     async def test() -> None:
         http = Stage().http()

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from redstart import Server
-from transports.support import Http, run
+from support import run
+from transports.support import Http
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ import pytest
 
 from redstart import Context, Server
 from redstart.transports.connection import Connection
-from support import free_port
-from transports.support import MODERN, message, modern, run
+from support import MODERN, free_port, message, modern, run
 from transports.test_serve import HEAD, PING, POST, SIZE
 
 WHOLE = POST + SIZE + b"\r\n" + PING

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from transports.support import SECONDS, STDIO_SERVER, Child, initialize, message, modern
+from support import DEADLINE, initialize, message, modern
+from transports.support import STDIO_SERVER, Child
 
 LOOPS = ["", "asyncio"]
 
@@ -80,14 +81,14 @@ def test_every_way_to_end_is_prompt_and_clean(how: str, busy: str, loop: str) ->
 def test_what_was_asked_before_the_end_is_answered() -> None:
     asked = b"".join(call(n, "sync_echo", text=str(n)) + b"\n" for n in range(20))
     done = subprocess.run(
-        [sys.executable, str(STDIO_SERVER)], input=asked, capture_output=True, timeout=SECONDS, check=True
+        [sys.executable, str(STDIO_SERVER)], input=asked, capture_output=True, timeout=DEADLINE, check=True
     )
     assert sorted(json.loads(line)["id"] for line in done.stdout.splitlines()) == list(range(20))
 
 
 def test_a_last_line_without_a_newline_is_a_message() -> None:
     done = subprocess.run(
-        [sys.executable, str(STDIO_SERVER)], input=call(1, "echo"), capture_output=True, timeout=SECONDS, check=True
+        [sys.executable, str(STDIO_SERVER)], input=call(1, "echo"), capture_output=True, timeout=DEADLINE, check=True
     )
     assert json.loads(done.stdout)["id"] == 1
 
@@ -150,7 +151,7 @@ def test_stdin_from_a_regular_file(tmp_path: Path, newline: bool) -> None:
     with file.open("rb") as stdin, Child(stdin=stdin) as child:
         found = [json.loads(line)["id"] for line in child.rest().splitlines()]
         assert sorted(found) == list(range(3000))
-        assert child.process.wait(SECONDS) == 0
+        assert child.process.wait(DEADLINE) == 0
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -160,7 +161,7 @@ def test_odd_descriptors_are_no_reason_to_hang_or_to_crash(redirect: str, loop: 
     with Child(command=command, env={"REDSTART_LOOP": loop}) as child:
         assert child.process.stdin is not None
         child.close_input()
-        assert child.process.wait(SECONDS) == 0
+        assert child.process.wait(DEADLINE) == 0
         assert child.rest() == b""
         assert child.rest("stderr") == b""
 
@@ -183,7 +184,7 @@ def test_a_terminal_gets_a_hint() -> None:
             os.write(leader, message(1, "ping") + b"\n")
             assert child.answer()["id"] == 1
             os.write(leader, b"\x04")  # Ctrl-D
-            assert child.process.wait(SECONDS) == 0
+            assert child.process.wait(DEADLINE) == 0
     finally:
         os.close(leader)
         os.close(follower)
@@ -250,7 +251,7 @@ def test_the_end_of_the_input_is_seen_although_nobody_reads_the_answers(loop: st
     with Child(env={"REDSTART_LOOP": loop}) as child:
         fill(child)
         child.close_input()
-        assert child.process.wait(SECONDS) == 0
+        assert child.process.wait(DEADLINE) == 0
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -267,7 +268,7 @@ def test_a_slow_reader_gets_every_answer_after_the_end_of_the_input(loop: str) -
         found = [child.answer()["id"] for _ in range(200)]
         writer.join()
         assert sorted(found) == list(range(200))
-        assert child.process.wait(SECONDS) == 0
+        assert child.process.wait(DEADLINE) == 0
 
 
 @pytest.mark.parametrize("arguments", [(), ("--logging",)], ids=str)
@@ -392,7 +393,7 @@ def test_a_peer_that_closes_its_end_leaves_no_noise() -> None:
         child.process.stdout.close()
         child.write(*(call(n, "large", size=1_000_000) for n in range(5)))
         child.close_input()
-        assert child.process.wait(SECONDS) == 0
+        assert child.process.wait(DEADLINE) == 0
         assert child.rest("stderr") == b""
 
 

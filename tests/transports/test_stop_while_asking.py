@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from transports.support import HERE, SECONDS, Child, initialize, message
+from support import DEADLINE, initialize, message
+from transports.support import HERE, Child
 from transports.test_serve import Socket
 
 SIGNALS = pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
@@ -166,7 +167,7 @@ def test_a_request_that_waits_for_its_turn_holds_up_nobody() -> None:
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_a_second_ctrl_c_ends_it_at_once(loop: str) -> None:
     env = {"REDSTART_LOOP": loop}
-    with serving("slow_end", drain=SECONDS, env=env) as (child, host, port), Socket(host, port) as client:
+    with serving("slow_end", drain=DEADLINE, env=env) as (child, host, port), Socket(host, port) as client:
         client.modern(1, "tools/call", {"name": "rests", "arguments": {"seconds": 60}})
         child.read_until(b"resting\n", "stderr")
         with Socket(host, port) as idle:

@@ -12,7 +12,8 @@ from redstart import Context, Server
 from redstart.protocol.framing import sse_event
 from redstart.transports.request import AsgiRequest, Limits
 from redstart.transports.stream import EVENT_COST, MAX_BYTES, MAX_EVENTS, SHED, EventLog, KeptEvents, Stream, Writer
-from transports.support import MODERN, Http, message, modern, run
+from support import MODERN, message, modern, run
+from transports.support import Http
 
 
 class Client:
