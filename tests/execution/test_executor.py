@@ -254,7 +254,7 @@ def test_who_is_cancelled_while_waiting_leaves_the_queue() -> None:
         second, _ = peer.begin("work", n=2)
         await until(lambda: ran == [1])
         peer.cancel(second)
-        await until(lambda: not server.runtime._unwinding)
+        await until(lambda: not server.runtime.unwinding)
         _, third = peer.begin("work", n=3)  # has the only place in the queue
         assert await asyncio.wait([third], timeout=0.05) == (set(), {third})
         release.set()
@@ -377,7 +377,7 @@ def test_two_thousand_cancelled_calls_leave_nothing_behind(kind: str) -> None:
             peer.cancel(id)
         assert await peer.text("ping") == "pong"
         gate.set()
-        await until(lambda: not server.runtime._unwinding)
+        await until(lambda: not server.runtime.unwinding)
 
     async def script(peer: Peer) -> None:
         await peer.tool("ping")

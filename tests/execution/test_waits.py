@@ -214,7 +214,7 @@ def test_a_step_goes_on_to_its_end_although_its_call_has_ended(kind: str) -> Non
         id, _ = peer.begin("outer")
         await began.wait()
         peer.cancel(id)
-        await until(lambda: not server.runtime._unwinding)
+        await until(lambda: not server.runtime.unwinding)
         release.set()
         await until(lambda: len(events) == 2)
 

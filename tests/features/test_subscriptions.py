@@ -222,14 +222,14 @@ def test_one_of_a_hundred_that_does_not_read_is_shed_and_holds_up_nobody(
         slow, *others = streams
         slow.may_send.clear()
         rounds = 0
-        while len(server.runtime.hub._listeners) == 100:
+        while len(server.runtime.hub.listeners) == 100:
             server.notify(uri)
             rounds += 1
             for stream in others:  # every other one has this change before the next one happens
                 await stream.until(lambda r, n=rounds: r.body.count(b"resources/updated") == n)
             assert rounds < 1000
         assert rounds * 8_000 < 5 * MAX_BYTES
-        assert len(server.runtime.hub._listeners) == 99
+        assert len(server.runtime.hub.listeners) == 99
         # It had its chance to read the reason; then it is hung up on.
         with pytest.raises(ConnectionAbortedError):
             await slow.task
@@ -238,7 +238,7 @@ def test_one_of_a_hundred_that_does_not_read_is_shed_and_holds_up_nobody(
             await stream.until(lambda r: r.body.count(b"resources/updated") == rounds + 1)
             stream.disconnect()
             await asyncio.wait([stream.task])
-        assert not server.runtime.hub._listeners
+        assert not server.runtime.hub.listeners
         await server.runtime.stop()
 
     with caplog.at_level(logging.WARNING, "redstart"):
@@ -256,7 +256,7 @@ def test_who_wakes_up_in_time_reads_why_it_was_shed() -> None:
         slow = http.start_modern(1, "subscriptions/listen", listen(uri))
         await slow.until(lambda r: r.messages())
         slow.may_send.clear()
-        while server.runtime.hub._listeners:
+        while server.runtime.hub.listeners:
             server.notify(uri)
             await asyncio.sleep(0)
         slow.may_send.set()

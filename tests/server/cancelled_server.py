@@ -57,7 +57,7 @@ async def left() -> dict[str, int]:
     async with asyncio.timeout(20):
         # A thread whose call was cancelled was replaced meanwhile, and goes home when it finds that out.
         while (
-            server.runtime._unwinding
+            server.runtime.unwinding
             or found["tasks"] > 8
             or found["threads"] > server.options["threads"] + 1
             or found != last

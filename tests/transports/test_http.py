@@ -1120,7 +1120,7 @@ def test_many_listeners_and_one_that_does_not_read() -> None:
         for stream in streams:
             stream.disconnect()
             await within(stream.done())
-        assert not stage.server.runtime.hub._listeners
+        assert not stage.server.runtime.hub.listeners
 
     run(test(), seconds=50)
 
@@ -1130,10 +1130,10 @@ def test_a_listener_is_forgotten_when_its_client_leaves() -> None:
         stage = Stage()
         stream = stage.http().start_modern(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         await within(stream.until(lambda r: r.messages()))
-        assert len(stage.server.runtime.hub._listeners) == 1
+        assert len(stage.server.runtime.hub.listeners) == 1
         stream.disconnect()
         await within(stream.done())
-        assert not stage.server.runtime.hub._listeners
+        assert not stage.server.runtime.hub.listeners
 
     run(test())
 

@@ -132,7 +132,7 @@ def test_a_client_that_takes_no_events_cannot_listen_and_is_told_so_at_once(acce
         response = await http.modern(7, "subscriptions/listen", wanted, headers={"accept": accept})
         assert (response.status, response.json()["id"]) == (406, 7)
         assert "text/event-stream" in response.json()["error"]["message"]
-        assert not server.runtime.hub._listeners
+        assert not server.runtime.hub.listeners
         assert len(asyncio.all_tasks()) == 1
         await server.runtime.stop()
 

@@ -70,7 +70,7 @@ class Hub:
         self.offers: set[str] = set()
         self.rule: Callable[[str], Callable[[Call], bool] | None] = lambda uri: None
         """Who may see the resource at a URI, as a function of a call; None means everybody."""
-        self._listeners: set[_Listener] = set()
+        self.listeners: set[_Listener] = set()
         self._sizes: dict[Link | Call, int] = {}
         """What each session and each stream keeps: the characters of the URIs that it waits for, and its headers."""
         self._subscribed = 0
@@ -140,7 +140,7 @@ class Hub:
             if peer.link.session is not None and peer.link.session.initialized:
                 peer.channel.send(message)
         wanted, head = KINDS[kind], _head(method)
-        for listener in tuple(self._listeners):
+        for listener in tuple(self.listeners):
             if getattr(listener.filter, wanted) is True:
                 listener.tell(head)
 
@@ -152,7 +152,7 @@ class Hub:
             if session is not None and uri in session.subscriptions and subscriber is not None and sees(subscriber):
                 peer.channel.send(message)
         head = _head(_UPDATED) + b'"uri":%b,' % encode(uri)
-        for listener in tuple(self._listeners):
+        for listener in tuple(self.listeners):
             if uri in listener.uris and sees(listener.call):
                 listener.tell(head)
 
@@ -170,11 +170,11 @@ class Hub:
         ack = call.link.notify(call, "notifications/subscriptions/acknowledged", params)
         if ack is not None:
             call.channel.send(ack)
-            self._listeners.add(listener)
+            self.listeners.add(listener)
         try:
             await done
         finally:
-            self._listeners.discard(listener)
+            self.listeners.discard(listener)
             self._release(call)
         return Result(meta=meta)
 
@@ -216,6 +216,6 @@ class Hub:
 
     def close(self) -> None:
         """End every listen stream with its result."""
-        for listener in tuple(self._listeners):
+        for listener in tuple(self.listeners):
             if not listener.done.done():
                 listener.done.set_result(None)

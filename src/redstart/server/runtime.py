@@ -112,7 +112,7 @@ class Runtime:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.at_stop: list[Callable[[], None]] = []
         """Functions of the transports that are called when the runtime stops, before its lifespan ends."""
-        self._unwinding: set[asyncio.Task[None]] = set()
+        self.unwinding: set[asyncio.Task[None]] = set()
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Task[None] | None = None
 
@@ -199,7 +199,7 @@ class Runtime:
         stack, self._stack, self._starting = self._stack, None, None
         while self.at_stop:
             self.at_stop.pop()()
-        for task in list(self._unwinding):
+        for task in list(self.unwinding):
             task.cancel()
         self.hub.close()
         if "asking" in self.__dict__:
@@ -305,12 +305,12 @@ class Runtime:
         if call.dialogue is not None:
             call.dialogue.close()
         if task is not None and not task.done():
-            self._unwinding.add(task)
+            self.unwinding.add(task)
             task.add_done_callback(self._unwound)
             task.cancel()
 
     def _unwound(self, task: asyncio.Task[None]) -> None:
-        self._unwinding.discard(task)
+        self.unwinding.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a cancelled call failed while it unwound", exc_info=error)
 
