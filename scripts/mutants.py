@@ -109,7 +109,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "features/files.py": ("tests/features/test_files.py",),
     "features/registry.py": ("tests/features/test_lists.py", "tests/features/test_completion.py"),
     "schema/uritemplate.py": ("tests/schema/test_uritemplate.py", "tests/features/test_resources.py"),
-    "execution/visible.py": (
+    "execution/visibility.py": (
         "tests/execution/test_visible.py",
         "tests/server/test_context.py",
         "tests/features/test_subscriptions.py",
@@ -133,7 +133,7 @@ GUARDS = (
     "features/principal.py",
     "server/authenticate.py",
     "features/subscriptions.py",
-    "execution/visible.py",
+    "execution/visibility.py",
     "schema/uritemplate.py",
 )
 """What decides who may do what: looked at where no module is named."""

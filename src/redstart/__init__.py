@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from redstart.features.files import Directory, File
     from redstart.features.options import Parameter
     from redstart.features.param_headers import Header
+    from redstart.features.predicates import Ask, Progress, predicate
     from redstart.features.prompts import Prompt, PromptResult
     from redstart.features.registry import Cache
     from redstart.features.resources import NotAPath, Resource
-    from redstart.features.solutions import Ask, Progress, predicate
     from redstart.features.tools import Tool
     from redstart.protocol.call import Call
     from redstart.server.context import Context
@@ -53,7 +53,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Accepted": "asking.questions",
     "Annotations": "wire.types",
-    "Ask": "features.solutions",
+    "Ask": "features.predicates",
     "Audio": "wire.types",
     "Cache": "features.registry",
     "Call": "protocol.call",
@@ -77,7 +77,7 @@ _HOMES = {
     "Next": "server.middleware",
     "NotAPath": "features.resources",
     "Parameter": "features.options",
-    "Progress": "features.solutions",
+    "Progress": "features.predicates",
     "Prompt": "features.prompts",
     "PromptArgument": "wire.types",
     "PromptProvider": "adopt.providers",
@@ -101,7 +101,7 @@ _HOMES = {
     "Unanswered": "features.errors",
     "UrlElicitationRequired": "asking.questions",
     "current_context": "server.sync_context",
-    "predicate": "features.solutions",
+    "predicate": "features.predicates",
     "prompt": "decorators",
     "resource": "decorators",
     "serve": "server.server",

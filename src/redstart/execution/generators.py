@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 
 from redstart.execution.dependencies import RequestContext
 from redstart.features.output import Collected, Cut
+from redstart.features.predicates import Ask, Collector, Progress
 from redstart.features.registry import Function
-from redstart.features.solutions import Ask, Collector, Progress
 
 R = TypeVar("R")
 CONTEXT: Final = "the context of the generator"

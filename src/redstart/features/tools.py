@@ -74,7 +74,7 @@ class Tool(Declared):
         self.place = place(handler)
         self.cut = cut
         if cut is None and given["solutions"] is not None:
-            from redstart.features.solutions import cut_for
+            from redstart.features.predicates import cut_for
 
             self.cut = cut_for(given["solutions"])
         self.typed = self.parameters is None and self.input_schema is None
@@ -182,7 +182,7 @@ def tool_of(fn: Function, injected: Injected) -> Tool:
     marks = getattr(fn, "__redstart_predicate__", None)
     if marks is None:
         return Tool(handler=fn)
-    from redstart.features.solutions import predicate_options
+    from redstart.features.predicates import predicate_options
 
     return Tool(handler=fn, **predicate_options(fn, injected, **marks))
 

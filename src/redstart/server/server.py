@@ -230,7 +230,7 @@ class Server:
         ...     return n // 2 if n % 2 == 0 else None
         """
 
-        from redstart.features.solutions import predicate
+        from redstart.features.predicates import predicate
 
         mark = predicate(**options)
 
@@ -339,7 +339,7 @@ class Server:
     def _add(self, declared: Any, replace: bool) -> None:
         compiled = declared.compile(self._executor)
         if declared.visible is not None:
-            from redstart.execution.visible import seen_by
+            from redstart.execution.visibility import seen_by
 
             compiled.sees = seen_by(declared.visible, self._executor.contexts)
         registry: Registry[Any] = self.tools

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import pytest
 
 from redstart import Context, Progress, RegistrationError, Server, SyncContext, Text, ToolError, predicate
-from redstart.features.solutions import CAP
+from redstart.features.predicates import CAP
 from support import ask
 
 ERA = "2026-07-28"
@@ -324,7 +324,7 @@ def test_a_wrong_declaration_fails_at_registration(options: dict[str, Any], word
 
     with pytest.raises(RegistrationError, match=words.replace("(", r"\(")) as caught:
         Server("logic").predicate(**options)(fact)
-    assert "test_solutions.py:" in str(caught.value)
+    assert "test_predicates.py:" in str(caught.value)
 
 
 @pytest.mark.requirement("38")
