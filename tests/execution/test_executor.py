@@ -13,6 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -126,19 +127,26 @@ def test_the_servers_limit_is_the_default_and_a_tool_may_lift_it() -> None:
     assert play(server, script) == "done"
 
 
-def test_a_tool_without_a_limit_sets_no_timer() -> None:
+def test_a_tool_without_a_limit_sets_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server("fast")
 
     @server.tool
     async def quick() -> int:
         return 1
 
+    @server.tool(timeout=20)
+    async def limited() -> int:
+        return 1
+
     async def script(peer: Peer) -> None:
         loop = asyncio.get_running_loop()
         await peer.tool("quick")
-        before = len(loop._scheduled)  # type: ignore[attr-defined]
+        timers = mock.Mock(wraps=loop.call_at)
+        monkeypatch.setattr(loop, "call_at", timers)
         await peer.tool("quick")
-        assert len(loop._scheduled) == before  # type: ignore[attr-defined]
+        assert not timers.called
+        await peer.tool("limited")
+        assert timers.called
 
     play(server, script)
 
