@@ -10,7 +10,7 @@ import pytest
 
 from redstart import Server, Tool
 from redstart.transports.memory import MemoryPeer
-from support import ERAS, NOVEMBER, REVISIONS, Peer, ask, capabilities, exchange, initialize, message, run
+from support import ERAS, NOVEMBER, REVISIONS, ask, capabilities, exchange, initialize, message, run
 from transports.support import Http
 
 
@@ -95,17 +95,22 @@ def test_no_tasks_are_offered_to_revisions_that_have_none(revision: str) -> None
 def test_the_end_of_a_connection_ends_its_session() -> None:
     async def test() -> None:
         server = greeting()
-        peer = await Peer(server, NOVEMBER).open()
-        assert peer.wire.link.session is not None
+        inbox: asyncio.Queue[bytes] = asyncio.Queue()
+        peer = MemoryPeer(server, inbox.put_nowait)
+        peer.send(initialize())
+        await inbox.get()
+        assert peer.link.session is not None
         await peer.close()
         assert not server.runtime.hub.peers
-        await server.runtime.stop()
-        peer.send({"method": "notifications/initialized"})  # too late: it revives nothing
-        answer = peer.begin("greet", name="Ada")[1]
-        await asyncio.sleep(0)
-        assert not answer.done()
+        for stopped in (False, True):
+            if stopped:
+                await server.runtime.stop()
+            peer.send(message(None, "notifications/initialized"))  # too late: it revives nothing
+            peer.send(message(2, "tools/list"))
+            await asyncio.sleep(0)
+            assert inbox.empty()
+            assert not server.runtime.hub.peers
         assert not server.runtime.started
-        assert not server.runtime.hub.peers
         (refusal,) = await answers(server, message(1, "tools/list", {}), count=1)  # another connection starts anew
         assert refusal["error"]["code"] == -32600
 
