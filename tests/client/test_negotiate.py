@@ -99,6 +99,35 @@ def test_a_slow_server_is_no_older_server(target: str, monkeypatch: pytest.Monke
     run(main())
 
 
+ANSWERS_BOTH = """
+import json, os, sys
+discover, initialize = (json.loads(sys.stdin.readline()) for _ in range(2))
+answers = zip((discover, initialize), json.loads(sys.argv[1]))
+lines = [json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}) for asked, result in answers]
+os.write(1, "".join(line + "\\n" for line in lines).encode())
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        tools = [{"name": str("_meta" in asked["params"]), "inputSchema": {"type": "object"}}]
+        result = {"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("protocol", ["auto", MODERN])
+def test_both_answers_of_a_slow_server_in_one_write(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one counts, also for the requests that follow: each carries its envelope."""
+    monkeypatch.setattr(negotiate, "PROBE", 0.01)
+    command = [sys.executable, "-c", ANSWERS_BOTH, json.dumps([DISCOVERED, INITIALIZED])]
+
+    async def main() -> None:
+        async with Client(command, protocol=protocol, stderr="capture") as c:
+            assert c.protocol_version == MODERN
+            assert [tool.name for tool in await c.list_tools()] == ["True"]
+
+    run(main())
+
+
 def test_a_server_that_says_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(negotiate, "PROBE", 0.1)
 

@@ -88,12 +88,12 @@ class Negotiator:
 
     # ---------------------------------------------------------------- the modern era
 
+    def _modern_dialect(self, version: str) -> ModernDialect:
+        return ModernDialect(version, self._capabilities(version), self._client_info, self._modern_log_level)
+
     async def _discover(self, version: str) -> Negotiated:
-        capabilities = self._capabilities(version)
-        dialect = ModernDialect(version, capabilities, self._client_info, self._modern_log_level)
-        self._connection.dialect = dialect
+        self._connection.dialect = self._modern_dialect(version)
         raw = await self._connection.request("server/discover")
-        self._connection.dialect = dialect  # `initialize` may have been tried meanwhile
         result = decoded("server/discover", DiscoverResult, raw)
         if version not in result.supported_versions:
             raise _not_spoken(version, result.supported_versions)
@@ -118,11 +118,13 @@ class Negotiator:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 if not probe.done() or probe.exception() is not None:
                     return await tasks[1]
-            return await probe
+            server = await probe
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        self._connection.dialect = self._modern_dialect(version)  # the answer to `initialize` may have come, too
+        return server
 
     async def _other_version(self, error: ClientError | TimeoutError) -> str:
         """The revision to try after `error`; raises `error` again if it does not name another revision."""
