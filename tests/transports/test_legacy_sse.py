@@ -186,3 +186,91 @@ def test_calls_that_run_have_a_number_and_a_size() -> None:
             await stream.until(lambda r: 900 in answers(r))
 
     run(test())
+
+
+def test_a_session_belongs_to_the_user_who_opened_its_stream() -> None:
+    async def test() -> None:
+        server = Server("legacy", auth=lambda token: token)
+        http = Http(server.asgi(legacy_sse=True))
+        ada, eve = ({"authorization": f"Bearer {name}"} for name in ("ada", "eve"))
+        stream = http.start(method="GET", path="/sse", headers=ada)
+        await stream.until(lambda r: r.events())
+        path, _, query = stream.events()[0]["data"].partition("?")
+        post = {"path": path, "query": query.encode()}
+        body = initialize("2024-11-05", id=0)
+        assert (await http.send(body, headers=eve, **post)).status == 404
+        assert (await http.send(body, headers=ada, path=path, query=b"session_id=unknown")).status == 404
+        assert (await http.send(body, headers=ada, **post)).status == 202
+        await stream.until(lambda r: answers(r) == [0])
+        stream.disconnect()
+        await asyncio.wait([stream.task])
+        assert (await http.send(body, headers=ada, **post)).status == 404  # it has ended with its stream
+        await server.runtime.stop()
+
+    run(test())
+
+
+def test_each_endpoint_has_one_method() -> None:
+    async def test() -> None:
+        server = Server("legacy")
+        http = Http(server.asgi(legacy_sse=True))
+        for path, wrong, right in (("/sse", "POST", "GET"), ("/messages", "GET", "POST")):
+            refused = await http.send(b"{}", method=wrong, path=path)
+            assert (refused.status, refused.headers["allow"]) == (405, right)
+        await server.runtime.stop()
+
+    run(test())
+
+
+def test_a_client_that_goes_takes_its_calls_with_it_and_hears_of_changes_before() -> None:
+    server = Server("legacy")
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def wait() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def test() -> None:
+        async with connected(server) as (stream, say):
+            await say(initialize("2024-11-05", id=0))
+            await say(message(None, "notifications/initialized"))
+            server.notify_changed("tools")
+            await stream.until(lambda r: "list_changed" in r.events()[-1]["data"])
+            await say(message(1, "tools/call", {"name": "wait"}))
+            await begun.wait()
+            stream.disconnect()
+            await ended.wait()
+
+    run(test())
+
+
+def test_calls_are_answered_when_the_server_stops() -> None:
+    server = Server("legacy")
+    begun = asyncio.Event()
+
+    @server.tool
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def test() -> None:
+        app = server.asgi(legacy_sse=True)
+        http = Http(app)
+        busy, idle = (http.start(method="GET", path="/sse") for _ in range(2))
+        for stream in (busy, idle):
+            await stream.until(lambda r: r.events())
+        path, _, query = busy.events()[0]["data"].partition("?")
+        for body in (initialize("2024-11-05", id=0), message(1, "tools/call", {"name": "wait"})):
+            await http.send(body, path=path, query=query.encode())
+        await begun.wait()
+        assert app.end_calls()
+        await asyncio.wait([busy.task, idle.task])  # nothing more is to be said on either
+        assert answers(busy) == [0, 1]
+        assert "stopping" in json_of(busy.events()[-1])["error"]["message"]
+        await server.runtime.stop()
+
+    run(test())
