@@ -129,5 +129,5 @@ def engine(schema: object, *, fail_fast: bool) -> Any:
     build = sys.modules["pydantic_core"].SchemaValidator
     try:
         return build(_rewritten(schema, fail_fast), _use_prebuilt=False)
-    except TypeError:  # before pydantic 2.12: models inside of models keep the engines they were built with
+    except TypeError:  # before pydantic 2.13: models inside of models keep the engines they were built with
         return build(_rewritten(schema, fail_fast))
