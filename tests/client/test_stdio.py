@@ -63,6 +63,7 @@ def test_a_message_of_many_megabytes_both_ways() -> None:
 
 
 def test_a_python_file_with_environment_and_directory(tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="the file is a server of mcp, run by this interpreter")
     file = tmp_path / "server.py"
     file.write_text(
         "import os\n"
