@@ -7,13 +7,13 @@ import os
 import sys
 import threading
 import time
-from contextlib import suppress
 from typing import Any
 
 from redstart import Server, SyncContext
 
 server = Server("cancelled", threads=8)
 opened = 0
+MALLINFO = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
 
 
 @server.add_middleware
@@ -65,7 +65,7 @@ async def left() -> dict[str, int]:
             await asyncio.sleep(0.02)
             found, last = facts(), found
     gc.collect()
-    return {**found, "objects": len(gc.get_objects()), "resident": resident()}
+    return {**found, "objects": len(gc.get_objects()), "bytes": held()}
 
 
 def facts() -> dict[str, int]:
@@ -76,12 +76,18 @@ def facts() -> dict[str, int]:
     }
 
 
-def resident() -> int:
-    """What is held: glibc is asked to give back what it keeps for later, which differs by megabytes from run to run."""
-    with suppress(OSError, AttributeError):  # another C library, another system
-        ctypes.CDLL(None).malloc_trim(0)
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+class Allocated(ctypes.Structure):
+    """glibc's struct mallinfo2: the sums over all of its arenas."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in MALLINFO]
+
+
+def held() -> int:
+    """The bytes that are allocated now: the resident size differs by megabytes from run to run for the same ones."""
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = Allocated
+    found = mallinfo()
+    return int(found.uordblks + found.hblkhd)  # in the arenas, and mapped one by one
 
 
 if __name__ == "__main__":
