@@ -7,9 +7,24 @@ redstart writes them, never pickle. The owner of a value is part of its key: see
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
+
+MAX_MESSAGE: Final = 4096
+"""Bytes of a message on the bus. What is larger is kept under a key or in a log, and the message names that."""
+RETRY_AFTER: Final = 2
+"""Seconds after which a caller may try again when the store was away."""
+
+
+class StoreAway(ProtocolError):
+    """The engine of the store does not answer. The process lives, and the next call tries again.
+
+    Over HTTP this is 503 with Retry-After, else a JSON-RPC error.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(INTERNAL_ERROR, f"The store of this server is away: {reason}. Try again in a few seconds.")
 
 
 class SharedState(Protocol):
@@ -33,7 +48,7 @@ class SharedState(Protocol):
         """Forget a value."""
 
     async def publish(self, topic: str, data: bytes) -> None:
-        """Wake the subscribers of `topic`."""
+        """Wake the subscribers of `topic`. A message has at most MAX_MESSAGE bytes."""
 
     def subscribe(self, *topics: str) -> AsyncIterator[tuple[str, bytes]]:
         """The messages of some topics, from now on, until the iterator is closed."""
