@@ -66,7 +66,7 @@ UPWARDS: set[tuple[str, str]] = {
 # Code lines per package, without blanks, comments and docstrings. A package that outgrows its number asks for a reason:
 # write it beside the new one.
 BUDGET: dict[str, int] = {
-    "": 356,  # with reaper.py, the process that outlives a server
+    "": 365,  # with reaper.py, the process that outlives a server; imports that pause the garbage collector
     "wire": 420,  # the check of the shapes that applications make
     "schema": 3240,  # one type engine for all; the kinds of functions, and the names around them
     "protocol": 1185,  # the walk over x-mcp-header annotations, for the server and the client

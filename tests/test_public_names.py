@@ -101,3 +101,34 @@ def test_a_server_loads_no_transport_and_no_heavy_package() -> None:
     loaded = loaded_by("from redstart import Server; Server('x')")
     assert not loaded.intersection(set(HEAVY) - {"asyncio"})
     assert not {name for name in loaded if name.startswith(("redstart.transports", "redstart.client"))}
+
+
+IMPORT = """
+import gc, sys, redstart
+gc.collect()
+{before}
+enabled, frozen, collections = gc.isenabled(), gc.get_freeze_count(), []
+gc.callbacks.append(lambda phase, info: collections.append(phase))
+try:
+    from redstart import Server
+except ImportError:
+    print("failed")
+print({after})
+"""
+
+
+def imported(before: str, after: str) -> str:
+    code = IMPORT.format(before=before, after=after)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True).stdout
+
+
+def test_an_import_is_not_interrupted_by_garbage_collections() -> None:
+    """One is allowed at its end: where objects are frozen, as immortal ones are in 3.12, the new ones stay young."""
+    assert int(imported("", "collections.count('start')")) <= 1
+
+
+@pytest.mark.parametrize("before", ["", "gc.disable()", "gc.freeze()", "sys.modules['msgspec'] = None"])
+def test_an_import_leaves_the_garbage_collector_as_it_was(before: str) -> None:
+    after = "gc.isenabled() is enabled, gc.get_freeze_count() >= frozen // 2, len(gc.get_objects()) > 5000"
+    failure = "failed\n" if "msgspec" in before else ""
+    assert imported(before, after) == f"{failure}True True True\n"
