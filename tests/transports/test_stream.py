@@ -21,6 +21,7 @@ class Client:
 
     def __init__(self) -> None:
         self.body = b""
+        self.parts: list[bytes] = []
         self.reads = asyncio.Event()
         self.ended = False
 
@@ -34,6 +35,7 @@ class Client:
     async def send(self, message: Any) -> None:
         await self.reads.wait()
         self.body += message.get("body", b"")
+        self.parts.append(message.get("body", b""))
         self.ended = message.get("more_body") is False
 
 
@@ -194,6 +196,25 @@ def test_a_tool_is_held_back_while_its_client_does_not_read(era: str) -> None:
         assert [word["params"]["progress"] for word in words] == list(range(1, 3001))
         assert result["result"]["content"][0]["text"] == "counted"
         await server.runtime.stop()
+
+    run(test())
+
+
+def test_the_last_event_and_the_end_are_one_part() -> None:
+    """Each part is a write, which wakes the client."""
+
+    async def test() -> None:
+        client = Client()
+        client.reads.set()
+        writer = client.open_stream()
+        writer.push(b"first")
+        await turn()
+        assert client.parts == [b"", b"first"]  # the head, and what was there when it was sent
+        writer.push(b"last", last=True)
+        writer.push(b"too late")
+        await writer.finished()
+        assert client.parts == [b"", b"first", b"last"]
+        assert client.ended
 
     run(test())
 

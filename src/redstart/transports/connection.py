@@ -488,20 +488,19 @@ class Cycle(HttpRequest, eq=False, kw_only=True):
             self._wire.transport.write(body)
         self._end()
 
-    async def begin(self, headers: HeaderList) -> None:
-        """The head of an event stream; such a response has no length."""
-        if await self._is_ready(0):
-            head = self._head(200, headers)
-            self._wire.transport.write(head + (b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n"))
+    async def begin(self, headers: HeaderList, data: bytes) -> None:
+        """The head of an event stream; such a response has no length. One write: each of them wakes the client."""
+        if await self._is_ready(len(data)):
+            head = self._head(200, headers) + (b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n")
+            self._wire.transport.write(head + self._part(data))
 
     async def send(self, data: bytes) -> None:
         if await self._is_ready(len(data)):
-            self._write_part(data)
+            self._wire.transport.write(self._part(data))
 
-    async def finish(self) -> None:
-        if await self._is_ready(0):
-            if self._chunked:
-                self._wire.transport.write(_LAST_CHUNK)
+    async def finish(self, data: bytes) -> None:
+        if await self._is_ready(len(data)):
+            self._wire.transport.write(self._part(data) + (_LAST_CHUNK if self._chunked else b""))
             self._end()
 
     async def _is_ready(self, size: int) -> bool:
@@ -515,13 +514,14 @@ class Cycle(HttpRequest, eq=False, kw_only=True):
         """HTTP/1.0 has no chunks: there a stream ends with its connection."""
         return bool(self.scope["http_version"] != "1.0")
 
-    def _write_part(self, body: bytes) -> None:
-        self._wire.transport.write(b"%x\r\n%b\r\n" % (len(body), body) if self._chunked else body)
+    def _part(self, data: bytes) -> bytes:
+        """A part of a stream as it is sent; an empty chunk would be the end of the response."""
+        return b"%x\r\n%b\r\n" % (len(data), data) if data and self._chunked else data
 
     def write(self, data: bytes) -> bool:
         if self._wire.flow.write_paused or self.disconnected:
             return False
-        self._write_part(data)
+        self._wire.transport.write(self._part(data))
         return True
 
     def hold(self, size: int) -> None:

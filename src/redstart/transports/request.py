@@ -82,16 +82,16 @@ class HttpRequest(Struct, eq=False):
         """The whole response."""
         raise NotImplementedError
 
-    async def begin(self, headers: HeaderList) -> None:
-        """The head of a stream."""
+    async def begin(self, headers: HeaderList, data: bytes) -> None:
+        """The head of a stream, and its first part, which may be empty."""
         raise NotImplementedError
 
     async def send(self, data: bytes) -> None:
         """A part of a stream; returns when the client has taken what was sent before it."""
         raise NotImplementedError
 
-    async def finish(self) -> None:
-        """The end of a stream."""
+    async def finish(self, data: bytes) -> None:
+        """The last part of a stream, which may be empty, and its end."""
         raise NotImplementedError
 
     @property
@@ -152,14 +152,15 @@ class AsgiRequest(HttpRequest, eq=False, kw_only=True):
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": b"" if self.scope["method"] == "HEAD" else body})
 
-    async def begin(self, headers: HeaderList) -> None:
+    async def begin(self, headers: HeaderList, data: bytes) -> None:
         await self._send({"type": "http.response.start", "status": 200, "headers": self.with_granted(headers)})
+        await self.send(data)
 
     async def send(self, data: bytes) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def finish(self) -> None:
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+    async def finish(self, data: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
     def watch(self, watcher: Watcher, patience: float) -> None:
         # The watch begins only if the handler waits for something: a quick call pays neither for a task nor a timer.

@@ -196,11 +196,11 @@ class Response(Struct, eq=False):
         writer = self._writer or self._open_writer()  # a cancelled call ends as a stream without an answer
         if self._stream is not None:
             if data is not None:
-                self._stream.send(data)
+                self._stream.send(data, last=True)
             self._stream.end()
         else:
             if data is not None:
-                writer.push(sse_event(data))
+                writer.push(sse_event(data), last=True)
             writer.close()
         if self.gone:
             writer.abort()

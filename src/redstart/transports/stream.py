@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import ClassVar, Final
 
 from msgspec import UNSET, Struct, field
@@ -62,7 +63,7 @@ class Writer(Struct, eq=False):
     def __post_init__(self) -> None:
         self._pump = self._loop.create_task(self._run())
 
-    def push(self, event: bytes) -> None:
+    def push(self, event: bytes, *, last: bool = False) -> None:
         """Queue one event. The stream of a client that does not read is closed, so that it cannot hold up anybody else.
 
         Only what comes while the client is behind counts: in one turn of the loop it cannot read anything.
@@ -70,7 +71,8 @@ class Writer(Struct, eq=False):
         if self.closed:
             return
         # Written at once: with thousands of listeners it would cost time to wake the pump of each of them.
-        if self._parked is not None and not self._events and self._request.write(event):
+        # The last one goes out together with the end of the response.
+        if not last and self._parked is not None and not self._events and self._request.write(event):
             self._last = self._loop.time()
             return
         if self._blocked and (len(self._events) >= MAX_EVENTS or self._bytes >= MAX_BYTES):
@@ -89,6 +91,7 @@ class Writer(Struct, eq=False):
         self._bytes += len(event)
         if self._blocked:
             self._request.hold(len(event))
+        self.closed = last
         self._wake()
 
     def close(self) -> None:
@@ -157,29 +160,20 @@ class Writer(Struct, eq=False):
         self._timer = self._loop.call_later(due, self._beat)
 
     async def _run(self) -> None:
-        request, events = self._request, self._events
+        request = self._request
         self._timer = self._loop.call_later(request.limits.keep_alive, self._beat)
         try:
-            self._blocked = self._loop.time()
-            await request.begin(SSE_HEADERS + self._headers)
-            self._blocked = 0.0
-            while True:
-                while events:
-                    data = events.popleft() if len(events) == 1 else b"".join(events)
-                    events.clear()
-                    self._bytes = 0
-                    self._blocked = self._loop.time()
-                    await request.send(data)
-                    data = b""  # a stream that is quiet does not keep its last event
-                    self._blocked = 0.0
+            await self._send_queued(partial(request.begin, SSE_HEADERS + self._headers))
+            while not self.closed:
+                if self._events:
+                    await self._send_queued(request.send)
+                    continue
                 self._idle.set()
-                if self.closed:
-                    break
                 self._last = self._loop.time()
                 self._parked = self._loop.create_future()
                 await self._parked
                 self._parked = None
-            await request.finish()
+            await self._send_queued(request.finish)
         except OSError:  # some servers raise where the client has gone
             self.closed = True
         finally:
@@ -187,6 +181,15 @@ class Writer(Struct, eq=False):
             self._timer.cancel()
             self._idle.set()
             self.on_shed = None
+
+    async def _send_queued(self, send: Callable[[bytes], Awaitable[None]]) -> None:
+        """Send all events that are queued, as one part."""
+        data = self._events.popleft() if len(self._events) == 1 else b"".join(self._events)
+        self._events.clear()
+        self._bytes = 0
+        self._blocked = self._loop.time()
+        await send(data)
+        self._blocked = 0.0
 
 
 class KeptEvents:
@@ -257,12 +260,12 @@ class Stream(Struct, eq=False):
         """The first event: something to resume from."""
         return sse_prime(f"{self.name}-{self.sequence}", RETRY_MS)
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes, *, last: bool = False) -> None:
         self.sequence += 1
         event = sse_event(data, f"{self.name}-{self.sequence}")
         self._log.keep(self, self.sequence, event)
         if self.writer is not None:
-            self.writer.push(event)
+            self.writer.push(event, last=last)
 
     async def drain(self) -> None:
         if self.writer is not None:
