@@ -73,6 +73,11 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/transports/test_http.py",
         "tests/transports/test_cors.py",
     ),
+    "transports/address.py": (
+        "tests/transports/test_address.py",
+        "tests/transports/test_sessions.py",
+        "tests/transports/test_options.py",
+    ),
     "transports/cors.py": ("tests/transports/test_cors.py",),
     "transports/sessions.py": (
         "tests/transports/test_session_owner.py",
@@ -120,6 +125,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/asking/test_seal.py",
         "tests/asking/test_state.py",
         "tests/asking/test_wrong_key.py",
+        "tests/server/test_settings.py",
     ),
     "asking/state.py": ("tests/asking/test_state.py", "tests/asking/test_steps.py"),
     "asking/steps.py": ("tests/asking/test_steps.py", "tests/asking/test_step_edges.py"),

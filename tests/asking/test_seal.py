@@ -68,6 +68,16 @@ def test_the_cap(encrypt: bool) -> None:
         ring.seal(b"x" * MAX_STATE, b"ada")
 
 
+def test_the_largest_state_opens_and_a_larger_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = KeyRing([ONE], encrypt=False)
+    payload = b"x" * (MAX_STATE // 4 * 3 - 37)  # beside its head and its signature
+    state = ring.seal(payload, b"ada")
+    assert len(state) == MAX_STATE
+    assert ring.open(state, b"ada") == payload
+    monkeypatch.setattr(seal, "MAX_STATE", MAX_STATE - 1)
+    assert not opens(ring, state)
+
+
 @pytest.mark.parametrize("state", [None, 7, 1.5, True, [], {}, "", "A", "AAAA", "=", "é", b"bytes"])
 def test_what_is_no_state(state: object) -> None:
     assert not opens(KeyRing([ONE]), state)
@@ -97,6 +107,9 @@ def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_a_short_key_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     assert seal.configured_keys(["short"]) == [b"short"]
     assert "fewer than 16" in caplog.text
+    caplog.clear()
+    seal.configured_keys(["of 16 characters"])
+    assert not caplog.text
 
 
 def test_without_cryptography_states_are_signed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,12 +135,12 @@ class SealingKey:
             return payload if genuine else None
         if head != self.encrypted or self.cipher is None or len(sealed) < _LEAST[b"\x01"]:
             return None
+        from cryptography.exceptions import InvalidTag
+
         body = _HEAD + _NONCE
         try:
             return bytes(self.cipher.decrypt(sealed[_HEAD:body], sealed[body:], head + bound))
-        except Exception as error:  # InvalidTag is a class of `cryptography`, which is not imported here
-            if type(error).__name__ != "InvalidTag":
-                raise
+        except InvalidTag:
             return None
 
     def signature(self, payload: bytes, bound: bytes) -> bytes:

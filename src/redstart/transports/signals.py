@@ -22,7 +22,6 @@ class StopSignals:
 
     def __init__(self, on_stop: Callable[[], None]) -> None:
         self._on_stop = on_stop
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._before: dict[int, Callable[[int, FrameType | None], object]] = {}
 
     def install(self) -> None:
@@ -44,6 +43,6 @@ class StopSignals:
                 del self._before[number]
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._loop is not None and not self._loop.is_closed():
+        if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._on_stop)
         self._before[number](number, frame)
