@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -106,8 +108,24 @@ def test_a_cursor_of_nobody_is_refused(era: str, method: str) -> None:
     server = Server("s", page_size=2)
     for key in keys_for(method):
         server.register(thing(method, key))
+    ask(server, era, method)  # the first page is kept; an empty cursor does not name it
     for junk in ("", "junk", "é", "bm90aGluZw=="):
         assert refused(server, era, method, cursor=junk)["code"] == -32602
+
+
+@pytest.mark.parametrize("size", [None, 7])
+def test_cursors_that_a_client_makes_up_are_not_kept(era: str, size: int | None) -> None:
+    server = Server("s", page_size=size)
+    for number in range(20):
+        server.register(Tool(f"tool{number}", handler=lambda args: "", parameters=[], description="x" * 10_000))
+    made_up = [("tools/list", {"cursor": b64encode(f"{n % 20}:{n}".encode()).decode()}) for n in range(300)]
+    exchange(server, era, made_up[:1])
+    tracemalloc.start()
+    try:
+        exchange(server, era, made_up)
+        assert tracemalloc.get_traced_memory()[0] < 2_000_000  # the whole list has 200,000 bytes
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("method", LISTS)

@@ -179,14 +179,12 @@ class Completions:
         if ref.type == "ref/prompt" and ref.name is not UNSET:
             prompt = self._prompts.find(ref.name, call)
             if prompt is None:
-                hint = did_you_mean(ref.name, self._prompts.seen(call))
-                raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {ref.name[:200]}{hint}")
+                raise self._prompts.unknown(ref.name, call)
             return prompt  # type: ignore[no-any-return]
         if ref.type == "ref/resource" and ref.uri is not UNSET:
             template = self._templates.find(ref.uri, call) or self._match(call, ref.uri)
             if template is None:
-                hint = did_you_mean(ref.uri, self._templates.seen(call))
-                raise ProtocolError(INVALID_PARAMS, f"Unknown resource template: {ref.uri[:200]}{hint}")
+                raise self._templates.unknown(ref.uri, call)
             return template
         raise ProtocolError(INVALID_PARAMS, 'ref is {"type": "ref/prompt", "name"} or {"type": "ref/resource", "uri"}')
 

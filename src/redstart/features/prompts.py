@@ -197,9 +197,7 @@ class Prompts:
         """The messages of the prompt `name`, on behalf of `call`; also for handlers that use a prompt."""
         prompt = self.registry.find(name, call)
         if prompt is None:
-            raise ProtocolError(
-                INVALID_PARAMS, f"Unknown prompt: {name[:200]}{did_you_mean(name, self.registry.seen(call))}"
-            )
+            raise self.registry.unknown(name, call)
         if prompt.declared.needs:
             require(call, prompt.declared.needs)
         try:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import UNSET, Raw, Struct
 
 from redstart.features.errors import RegistrationError
-from redstart.features.rules import Rule, age, one_of
+from redstart.features.rules import Rule, age, did_you_mean, one_of
 from redstart.protocol.call import Call
 from redstart.protocol.dialect import Dialect
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
@@ -173,10 +174,13 @@ class Registry(Generic[T]):
         self._exclude = frozenset(exclude_tags)
         self._left_out: dict[str, T] = {}
         self._numbers: dict[str, int] = {}
-        self._last = 0
+        """A number for each key, in the order of registration, for cursors."""
+        self._next_number = count(1)
         self._private = False
+        """Whether the list depends on who asks."""
         self._on_duplicate = on_duplicate
-        self._pages: dict[tuple[Dialect, object], Raw] = {}
+        self._pages: dict[tuple[int, Dialect, str | None], Raw | None] = {}
+        """The encoded pages, by version, dialect and cursor. None: its cursor was given out, but not used yet."""
 
     def __iter__(self) -> Iterator[Any]:
         """What was declared."""
@@ -200,7 +204,7 @@ class Registry(Generic[T]):
             self._report_duplicate(item, other)
         self.items[item.key] = item
         if item.key not in self._numbers:
-            self._last = self._numbers[item.key] = self._last + 1
+            self._numbers[item.key] = next(self._next_number)
         self._private = self._private or item.sees is not None
         self._touch()
 
@@ -250,54 +254,58 @@ class Registry(Generic[T]):
         item = self.items.get(key)
         return item if item is None or item.sees is None or item.sees(call) else None
 
-    def visible(self, call: Call) -> Iterable[T]:
+    def visible(self, call: Call) -> list[T]:
         """All that whoever calls may see."""
-        items = self.items.values()
-        return [item for item in items if item.sees is None or item.sees(call)] if self._private else list(items)
+        items = list(self.items.values())
+        return [item for item in items if item.sees is None or item.sees(call)] if self._private else items
 
-    def seen(self, call: Call) -> dict[str, T]:
-        """As `visible`, by key."""
-        return {item.key: item for item in self.visible(call)} if self._private else self.items
+    def unknown(self, key: str, call: Call) -> ProtocolError:
+        """The refusal of a key that names nothing, or nothing that whoever calls may see."""
+        hint = did_you_mean(key, (item.key for item in self.visible(call)))
+        return ProtocolError(INVALID_PARAMS, f"Unknown {self.kind}: {key[:200]}{hint}")
 
     # ------------------------------------------------------------ pages
 
     def page(self, call: Call) -> Raw:
-        """The page that a list request asks for, encoded once for each dialect unless it depends on who asks."""
-        key = (call.dialect, call.params.cursor)
+        """The page that a list request asks for, encoded once for each dialect unless it depends on who asks.
+
+        Only the pages that a client reaches from the first one are kept: a client can make up any number of cursors.
+        """
+        cursor = None if call.params.cursor is UNSET else call.params.cursor
+        key = (self.version, call.dialect, cursor)
         body = self._pages.get(key)
         if body is None:
-            body = Raw(call.dialect.dress(self.result(call)))
-            if len(self._pages) < 1024 and not self._private:
+            result = self.result(call)
+            body = Raw(call.dialect.dress(result))
+            if not self._private and (cursor is None or key in self._pages):
                 self._pages[key] = body
+                if result.next_cursor:
+                    self._pages[self.version, call.dialect, result.next_cursor] = None
         return body
 
     def result(self, call: Call) -> ListResult:
         """The same page as an object."""
         cursor = call.params.cursor
-        seen = self.seen(call)
-        keys = list(seen)
-        start = 0 if cursor is UNSET or cursor is None else self._start(keys, cursor)
-        end = len(keys) if not self.page_size else start + self.page_size
-        entries = [seen[key].entry(call.dialect) for key in keys[start:end]]
+        items = self.visible(call)
+        start = 0 if cursor is UNSET or cursor is None else self._start(items, cursor)
+        end = len(items) if not self.page_size else start + self.page_size
         result = ListResult()
-        setattr(result, call.method.list_of or "", entries)
-        if end < len(keys):
-            last = keys[end - 1]
+        setattr(result, call.method.list_of or "", [item.entry(call.dialect) for item in items[start:end]])
+        if end < len(items):
+            last = items[end - 1].key
             result.next_cursor = urlsafe_b64encode(f"{self._numbers[last]}:{last}".encode()).decode()
         if call.dialect.modern:
             result.ttl_ms = int(self.cache.ttl * 1000)
             result.cache_scope = "private" if self._private else self.cache.scope
         return result
 
-    def _start(self, keys: list[str], cursor: str) -> int:
-        """After the key that the cursor names; where it has been removed since, after its number."""
+    def _start(self, items: list[T], cursor: str) -> int:
+        """The position after the key that the cursor names; if it was removed since, after its number."""
         try:
             at, _, key = b64decode(cursor.encode(), b"-_", validate=True).decode().partition(":")
-            number = int(at)
+            number = self._numbers.get(key) or int(at)
         except ValueError:
             raise ProtocolError(INVALID_PARAMS, "Unknown cursor; start the list again without one") from None
-        if key in keys:
-            return keys.index(key) + 1
         from bisect import bisect_right
 
-        return bisect_right(keys, number, key=self._numbers.__getitem__)
+        return bisect_right(items, number, key=lambda item: self._numbers[item.key])

@@ -261,7 +261,7 @@ class Resources:
         templates = (resource.template for resource in self.templates.visible(call))
         refusals = (why for template in templates if template is not None and (why := template.refused(uri)))
         refusal = next(refusals, None)
-        others = (one for one in self.registry.seen(call) if one != uri)
+        others = (resource.key for resource in self.registry.visible(call) if resource.key != uri)
         hint = f". {refusal}" if refusal else did_you_mean(uri, others)
         return ProtocolError(RESOURCE_NOT_FOUND, f"Resource not found: {uri[:200]}{hint}", {"uri": uri})
 

@@ -28,7 +28,7 @@ from redstart.schema.errors import ShapeError
 from redstart.schema.signature import Signature, compile_signature
 from redstart.schema.types import UnsupportedType
 from redstart.wire import types as t
-from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, ProtocolError, decode
+from redstart.wire.jsonrpc import INTERNAL_ERROR, MISSING_CLIENT_CAPABILITY, ProtocolError, decode
 
 _NAME: Final = r"[A-Za-z0-9_.-]{1,128}"
 
@@ -208,7 +208,7 @@ class Tools:
         params: t.CallToolParams = call.params
         tool = self.items.get(params.name)
         if tool is None or (tool.sees is not None and not tool.sees(call)):
-            raise self.unknown(params.name, call)
+            raise self.registry.unknown(params.name, call)
         raw = params.arguments
         if tool.header_rules and call.headers is not None and call.dialect.modern:
             _check_headers(tool.header_rules, call, raw)
@@ -218,7 +218,7 @@ class Tools:
         """The result of the tool `name`, on behalf of `call` but whole, whatever its revision; for other handlers."""
         tool = self.registry.find(name, call)
         if tool is None:
-            raise self.unknown(name, call)
+            raise self.registry.unknown(name, call)
         return await self._run(call, tool, raw, "whole")
 
     async def _run(self, call: Call, tool: CompiledTool, raw: bytes | Raw | None, structured: str) -> t.ToolResult:
@@ -260,10 +260,6 @@ class Tools:
             error = ValueError(f"{tool.declared.place}: {tool.key} returned what it must not: {error}")
         text = self.errors.text(error, f"The tool {tool.key}")
         return t.ToolResult(content=[t.Text(text)], is_error=True)
-
-    def unknown(self, name: str, call: Call) -> ProtocolError:
-        hint = did_you_mean(name, self.registry.seen(call))
-        return ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}{hint}")
 
 
 def _check_headers(rules: Sequence[ParamRule], call: Call, raw: Raw | UnsetType) -> None:
