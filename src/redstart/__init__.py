@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from redstart.features.completion import Complete
     from redstart.features.errors import RegistrationError, ToolError, Unanswered
     from redstart.features.files import Directory, File
-    from redstart.features.options import Parameter
+    from redstart.features.options import Cache, Parameter
     from redstart.features.param_headers import Header
     from redstart.features.predicates import Ask, Progress, predicate
     from redstart.features.prompts import Prompt, PromptResult
-    from redstart.features.registry import Cache
     from redstart.features.resources import NotAPath, Resource
     from redstart.features.tools import Tool
     from redstart.protocol.call import Call
@@ -64,11 +63,10 @@ _NAMES = {
     "features.completion": ("Complete",),
     "features.errors": ("RegistrationError", "ToolError", "Unanswered"),
     "features.files": ("Directory", "File"),
-    "features.options": ("Parameter",),
+    "features.options": ("Cache", "Parameter"),
     "features.param_headers": ("Header",),
     "features.predicates": ("Ask", "Progress", "predicate"),
     "features.prompts": ("Prompt", "PromptResult"),
-    "features.registry": ("Cache",),
     "features.resources": ("NotAPath", "Resource"),
     "features.tools": ("Tool",),
     "protocol.call": ("Call",),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -129,36 +129,41 @@ def _is_item(value: object) -> bool:
     return isinstance(value, str) or is_content(value)
 
 
-class ProvidedTool(Tool):
-    """A tool of a provider that has a `tool_call`."""
+class ProvidedTool:
+    """A tool of a provider that has a `tool_call`: the same tool, but its calls go to `tool_call` first."""
 
-    def __init__(self, own: Tool, tool_call: ToolCall, *, defined: bool) -> None:
-        vars(self).update(vars(own))  # the same tool, with another handler
+    kind: ClassVar = Tool.kind
+
+    def __init__(self, tool: Tool, tool_call: ToolCall, *, defined: bool) -> None:
+        self.tool = tool
+        self.key = tool.key
+        self.visible = tool.visible
         self._tool_call = tool_call
         self._defined = defined
 
     def compile(self, compiler: Compiler) -> CompiledTool:
-        own = self.compile_types(compiler)
+        tool = self.tool
+        own = tool.compile_types(compiler)
         ask = self._tool_call.compile(compiler)
         # The limits are those of `dispatch`; the method runs within them, and must not wait for a second place.
         run = compiler.compose(
             own.handler,
             own.injected,
             executor=own.executor,
-            cut=self.cut,
-            typed=self.typed,
+            cut=tool.cut,
+            typed=tool.typed,
             convert=own.output.converted,
         )
 
         def bind(raw: bytes | Raw | None) -> dict[str, object]:
             bound = own.bind(raw)
             sent: dict[str, object] = (decode(raw) if raw else None) or {}
-            if self.typed:
+            if tool.typed:
                 sent = {name: bound.get(name, value) for name, value in sent.items()}
             return {"sent": sent, "bound": bound}
 
         async def dispatch(call: Call, arguments: dict[str, dict[str, object]]) -> object:
-            value = await ask(call, self.name, arguments["sent"])
+            value = await ask(call, tool.name, arguments["sent"])
             if value is not NotImplemented:
                 return value
             if self._defined:
@@ -166,10 +171,10 @@ class ProvidedTool(Tool):
                 if value is not NotImplemented:
                     return _OwnResult(value, own.output)
             text = "the tool %s is listed by its provider, but neither tool_call nor a method answers for it"
-            log.error(text, self.name)
-            raise ToolError(f"{self.name} is listed, but its provider does not answer for it.")
+            log.error(text, tool.name)
+            raise ToolError(f"{tool.name} is listed, but its provider does not answer for it.")
 
-        output = _ProvidedOutput(Any, self.output_schema, None, None, f"{self.place}: result of {self.name}")
+        output = _ProvidedOutput(Any, tool.output_schema, None, None, f"{tool.place}: result of {tool.name}")
         compiled = replace(own, bind=bind, output=output, injected={}, executor=None)
         compiler.equip(compiled, dispatch)
         return compiled

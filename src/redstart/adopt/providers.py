@@ -123,7 +123,8 @@ def add_provider(
     server.declare(source.declared or ())
     for thing in things:
         if includes(thing.key):
-            vars(thing)["source"] = provider  # so that `server.remove(provider)` finds them
+            declared = thing.tool if isinstance(thing, ProvidedTool) else thing
+            declared.source = provider  # so that `server.remove(provider)` finds it
             server.register(thing)
     return source.declared
 
@@ -170,7 +171,7 @@ class Source:
 
     # ------------------------------------------------------------ tools
 
-    def tools(self) -> Iterator[Component]:
+    def tools(self) -> Iterator[Component | ProvidedTool]:
         """The tools that `tools()` lists; with a `tool_call`, that is asked first."""
         tool_call = self._method("tool_call")
         ask = None if tool_call is None else ToolCall(tool_call, self.declared)

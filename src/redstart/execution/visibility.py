@@ -8,7 +8,7 @@ from typing import Any
 
 from redstart.execution.dependencies import Contexts, injected
 from redstart.features.errors import RegistrationError, log, place
-from redstart.features.registry import Visible
+from redstart.features.options import Visible
 from redstart.protocol.call import Call
 
 

@@ -16,7 +16,8 @@ from typing import Any, Final, Protocol, TypeVar, get_args, get_type_hints
 from msgspec import UNSET, Struct
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, Unencodable, place
-from redstart.features.registry import Arguments, Compiler, Declared, Invoke, Registry, not_equipped
+from redstart.features.options import Declared
+from redstart.features.registry import Arguments, Compiler, Invoke, Registry, not_equipped
 from redstart.features.rules import Rule, did_you_mean, wrong
 from redstart.protocol.call import Call
 from redstart.schema.signature import Argument

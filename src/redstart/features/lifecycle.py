@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redstart.features.registry import Cache
+from redstart.features.options import Cache
 from redstart.protocol.call import Call
 from redstart.protocol.handshake import DIALECTS
 from redstart.protocol.modern import SUPPORTED, Modern

@@ -1,16 +1,19 @@
-"""The options of tools, prompts, resources and files: each is spelled once, with the rule that its value must obey."""
+"""The options of tools, prompts, resources and files: each is spelled once, with the rule that its value must obey.
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict
+`Declared` is what tools, prompts and resources have in common: these options as attributes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
-from redstart.features.registry import Cache, Visible
 from redstart.features.rules import (
     FLAG,
     NAME,
     REQUIRED_TEXT,
     Rule,
+    age,
     anything,
     at_least,
     did_you_mean,
@@ -29,6 +32,8 @@ from redstart.features.rules import (
 )
 from redstart.wire import types as t
 
+Visible: TypeAlias = Callable[[Any], bool]
+"""Says who may see a thing: a function of the user, or of a SyncContext where its parameter is annotated so."""
 Task: TypeAlias = Literal["forbidden", "optional", "required"]
 Solutions: TypeAlias = Literal["first", "all"] | int
 Proofs: TypeAlias = Literal["one", "zero_or_one", "one_or_more", "zero_or_more"]
@@ -52,6 +57,21 @@ class Parameter(msgspec.Struct, metaclass=t.Explained):
         self.name = REQUIRED_TEXT.check("name of a Parameter", self.name)
         self.description = NAME.check("description of a Parameter", self.description)
         self.required = FLAG.check("required of a Parameter", self.required)
+
+
+class Cache(msgspec.Struct, frozen=True, metaclass=t.Explained):
+    """How long, and for whom, a modern client may keep a result.
+
+    >>> Cache(ttl=60, scope="private").ttl
+    60
+    """
+
+    ttl: float = 0
+    scope: Literal["public", "private"] = "private"
+
+    def __post_init__(self) -> None:
+        Rule(age, 0).check("ttl of a Cache", self.ttl)
+        Rule(one_of("public", "private"), "private").check("scope of a Cache", self.scope)
 
 
 class OwnParameters(list[Parameter]):
@@ -125,17 +145,20 @@ def parameters(label: str, value: object) -> list[Parameter]:
     return value if isinstance(value, list) else found  # it may be a subclass of list
 
 
-def arguments(label: str, value: object) -> list[Argument]:
+def arguments(label: str, value: object) -> list[t.PromptArgument]:
     words = "PromptArgument or (name, description, required)"
     kinds = (str, str | None, bool)
-    made: list[Argument] = []
-    for one in instances(label, value, (object,), words):
-        if isinstance(one, t.PromptArgument):
-            made.append(sound(label, one))
-        elif isinstance(one, tuple) and 0 < len(one) <= 3 and all(map(isinstance, one, kinds)):
-            made.append(one)
-        else:
-            wrong(label, f"a list of {words}", one)
+    made = []
+    for given in instances(label, value, (object,), words):
+        argument = given
+        if isinstance(given, tuple) and 0 < len(given) <= 3 and all(map(isinstance, given, kinds)):
+            argument = t.PromptArgument(given[0], None, *given[1:])
+        if not isinstance(argument, t.PromptArgument) or not argument.name:
+            wrong(label, f"a list of {words}", given)
+        sound(label, argument)
+        made.append(
+            t.PromptArgument(argument.name, argument.title, argument.description or None, argument.required or False)
+        )
     return made
 
 
@@ -158,7 +181,9 @@ def solutions(label: str, value: object) -> object:
 # ---------------------------------------------------------------- the options
 
 
-class _Options(TypedDict, total=False):
+class SharedOptions(TypedDict, total=False):
+    """What tools, prompts and resources have in common."""
+
     description: Annotated[str | None, Rule(text)]
     title: Annotated[str | None, Rule(text)]
     icons: Annotated[Sequence[t.Icon] | None, Rule(icons)]
@@ -170,7 +195,7 @@ class _Options(TypedDict, total=False):
     tags: Annotated[Iterable[str], Rule(texts, (), optional=True)]
 
 
-class ToolOptions(_Options, total=False):
+class ToolOptions(SharedOptions, total=False):
     """What `Tool` and `@tool(...)` take."""
 
     parameters: Annotated[Sequence[Parameter] | None, Rule(parameters)]
@@ -195,13 +220,13 @@ class PredicateOptions(ToolOptions, total=False):
     proofs: Annotated[Proofs | None, Rule(one_of("one", "zero_or_one", "one_or_more", "zero_or_more"))]
 
 
-class PromptOptions(_Options, total=False):
+class PromptOptions(SharedOptions, total=False):
     """What `Prompt` and `@prompt(...)` take."""
 
     arguments: Annotated[Sequence[Argument] | None, Rule(arguments)]
 
 
-class ResourceOptions(_Options, total=False):
+class ResourceOptions(SharedOptions, total=False):
     """What `Resource` and `@resource(uri, ...)` take."""
 
     mime_type: Annotated[str | None, Rule(text)]
@@ -222,3 +247,34 @@ class DirectoryOptions(FileOptions, total=False):
 
     hidden: Annotated[bool, Rule(flag, False)]
     listing: Annotated[bool, Rule(flag, False)]
+
+
+class Declared:
+    """What a user declares: a Tool, a Prompt or a Resource. Its options are its attributes."""
+
+    kind: ClassVar[str]
+    handler: Callable[..., Any] | None
+
+    def __init__(self, name: str, place: str, options: SharedOptions) -> None:
+        self.name = name
+        self.place = place
+        """The file and line of its handler, for messages to people."""
+        self.source: object = None
+        """The provider that lists it."""
+        self.description = options["description"]
+        self.title = options["title"]
+        self.icons = options["icons"]
+        self.meta = options["meta"]
+        self.needs: Sequence[str] = options["needs"]
+        self.executor = options["executor"]
+        self.timeout = options["timeout"]
+        self.visible = options["visible"]
+        self.tags = frozenset(options["tags"])
+
+    @property
+    def key(self) -> str:
+        """The name or URI that it is registered under."""
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.key!r})"

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Unpack
+from typing import Any, ClassVar, Final, Unpack, cast
 
 from msgspec import Struct, field
 
 from redstart.features.completion import Completer, completers
 from redstart.features.errors import ErrorPolicy, RegistrationError, Unencodable, place
-from redstart.features.options import PromptOptions
+from redstart.features.options import Declared, PromptOptions
 from redstart.features.prompt_template import compile_text, fill
-from redstart.features.registry import Arguments, Compiled, Compiler, Declared, Function, Registry
+from redstart.features.registry import Arguments, Compiled, Compiler, Function, Registry
 from redstart.features.results import BLOCK_TYPES, block, is_media, sound
 from redstart.features.rules import HANDLER_OR_NONE, NAME, checked, did_you_mean, showing
 from redstart.features.tools import require
@@ -28,7 +28,6 @@ from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, encode
 
 ROLES: Final = ("user", "assistant")
-Argument = t.PromptArgument | tuple[Any, ...]
 Bind = Callable[[dict[str, str]], Arguments]
 """From the strings that were sent to the keyword arguments of the handler."""
 
@@ -55,7 +54,6 @@ class Prompt(Declared):
     """
 
     kind: ClassVar = "prompt"
-    arguments: Sequence[Argument] | None
 
     @showing(PromptOptions)
     def __init__(
@@ -68,9 +66,10 @@ class Prompt(Declared):
     ) -> None:
         self.handler = HANDLER_OR_NONE.check(f"handler of {name}" if name else "handler", handler)
         self.messages = messages
-        self.name: str = NAME.check("name", name) or getattr(handler, "__name__", "")
-        self._set(checked(PromptOptions, "a prompt", options, after=f" of {self.name or 'the prompt'}"))
-        self.place = place(handler) if handler is not None else f"the prompt {self.name}"
+        name = NAME.check("name", name) or getattr(handler, "__name__", "")
+        given = checked(PromptOptions, "a prompt", options, after=f" of {name or 'the prompt'}")
+        super().__init__(name, place(handler) if handler is not None else f"the prompt {name}", given)
+        self.arguments = cast(list[t.PromptArgument] | None, given["arguments"])
 
     @classmethod
     def from_descriptor(cls, descriptor: Sequence[Any], handler: Function) -> Prompt:
@@ -95,7 +94,7 @@ class Prompt(Declared):
             arguments = [_listed(field) for field in signature.fields]
             bind = _by_name(signature)
         else:
-            arguments = [_argument(given, self.place) for given in self.arguments]
+            arguments = self.arguments
             bind = self._explicit(signature, arguments)
         names = [argument.name for argument in arguments]
         fields = [field for field in signature.fields if field.name in names]
@@ -112,7 +111,7 @@ class Prompt(Declared):
 
     def _compile_messages(self) -> CompiledPrompt:
         """A prompt that is text with places to fill in needs no handler of its own."""
-        arguments = [_argument(given, self.place) for given in self.arguments or ()]
+        arguments = self.arguments or []
         names = [argument.name for argument in arguments]
         try:
             made = [(m.role, m.content) for m in messages(self.messages)]
@@ -217,15 +216,6 @@ def _listed(field: Any) -> t.PromptArgument:
         description=field.description or None,
         required=field.required,
     )
-
-
-def _argument(given: Argument, where: str) -> t.PromptArgument:
-    if isinstance(given, tuple):
-        padded = [*given, "", False][: max(len(given), 3)] if len(given) != 2 else [*given, False]
-        given = t.PromptArgument(padded[0], description=padded[1] or None, required=padded[2])
-    if not given.name:
-        raise RegistrationError(f"{where}: an argument is a PromptArgument or (name, description, required)")
-    return t.PromptArgument(given.name, given.title, given.description or None, given.required or False)
 
 
 def _strings(arguments: Mapping[str, Any]) -> dict[str, str]:

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import logging
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import count
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import UNSET, Raw, Struct
 
 from redstart.features.errors import RegistrationError
-from redstart.features.rules import Rule, age, did_you_mean, one_of
+from redstart.features.options import Cache, Declared
+from redstart.features.rules import did_you_mean
 from redstart.protocol.call import Call
 from redstart.protocol.dialect import Dialect
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
-from redstart.wire.types import Explained, Icon, ListResult
+from redstart.wire.types import ListResult
 
 log = logging.getLogger("redstart")
 
@@ -29,38 +30,6 @@ Arguments: TypeAlias = dict[str, Any]
 Invoke = Callable[[Call, Arguments], Awaitable[Any]]
 """Runs a handler for a call with these keyword arguments."""
 OnDuplicate = Literal["warn", "error", "replace"]
-Visible = Callable[[Any], bool]
-"""Says who may see a thing: a function of the user, or of a SyncContext where its parameter is annotated so."""
-
-
-class Declared:
-    """What a user declares: a Tool, a Prompt or a Resource. Its options are its attributes."""
-
-    handler: Function | None
-    name: str
-    description: str | None
-    title: str | None
-    icons: Sequence[Icon] | None
-    meta: Mapping[str, object] | None
-    needs: Sequence[str]
-    executor: Literal["inline", "thread", "process"] | None
-    timeout: float | None
-    visible: Visible | None
-    tags: frozenset[str]
-    place: str
-
-    def _set(self, options: Mapping[str, object]) -> None:
-        vars(self).update(options)
-        self.tags = frozenset(self.tags)
-
-    @property
-    def key(self) -> str:
-        """The name or URI that it is registered under."""
-        return self.name
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.key!r})"
-
 
 D = TypeVar("D", bound=Declared)
 
@@ -134,21 +103,6 @@ class Compiler(Protocol):
 
 
 T = TypeVar("T", bound=Compiled[Any])
-
-
-class Cache(Struct, frozen=True, metaclass=Explained):
-    """How long, and for whom, a modern client may keep a result.
-
-    >>> Cache(ttl=60, scope="private").ttl
-    60
-    """
-
-    ttl: float = 0
-    scope: Literal["public", "private"] = "private"
-
-    def __post_init__(self) -> None:
-        Rule(age, 0).check("ttl of a Cache", self.ttl)
-        Rule(one_of("public", "private"), "private").check("scope of a Cache", self.scope)
 
 
 class Registry(Generic[T]):
@@ -228,7 +182,7 @@ class Registry(Generic[T]):
             key
             for key, declared in known.items()
             if thing is declared
-            or thing is getattr(declared, "source", self)
+            or (thing is declared.source and thing is not None)
             or thing in (key, declared.handler or key)
         ]
 

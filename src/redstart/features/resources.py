@@ -16,9 +16,9 @@ from msgspec import field
 
 from redstart.features.completion import Completer, completers, noted
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
-from redstart.features.options import ResourceOptions
+from redstart.features.options import Declared, ResourceOptions
 from redstart.features.prompts import refuse_generator
-from redstart.features.registry import Arguments, Cache, Compiled, Compiler, Declared, Function, Registry
+from redstart.features.registry import Arguments, Compiled, Compiler, Function, Registry
 from redstart.features.results import is_media, one_body, sound, to_json
 from redstart.features.rules import HANDLER_OR_NONE, NAME, REQUIRED_TEXT, caller, checked, did_you_mean, showing
 from redstart.features.tools import require
@@ -60,10 +60,6 @@ class Resource(Declared):
     """
 
     kind: ClassVar = "resource"
-    mime_type: str | None
-    size: int | None
-    annotations: t.Annotations | None
-    cache: Cache | None
 
     @showing(ResourceOptions)
     def __init__(
@@ -76,10 +72,13 @@ class Resource(Declared):
     ) -> None:
         self.uri: str = REQUIRED_TEXT.check("uri", uri)
         self.handler = HANDLER_OR_NONE.check(f"handler of {name or uri}", handler)
-        self.place = place(handler) if handler is not None else f"{caller()}: the resource {uri}"
-        self.name: str = NAME.check("name", name) or _name_of(handler) or uri
-        given = checked(ResourceOptions, "a resource", options, after=f" of {self.name}")
-        self._set(given)
+        name = NAME.check("name", name) or _name_of(handler) or uri
+        given = checked(ResourceOptions, "a resource", options, after=f" of {name}")
+        super().__init__(name, place(handler) if handler is not None else f"{caller()}: the resource {uri}", given)
+        self.mime_type = given["mime_type"]
+        self.size = given["size"]
+        self.annotations = given["annotations"]
+        self.cache = given["cache"]
         self.template = _template(uri, given["unsafe"], self.place)
 
     @classmethod

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Final, Unpack
 from msgspec import UNSET, Raw, UnsetType
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, Unanswered, Unencodable, log, place
-from redstart.features.options import ANNOTATIONS, Parameter, Task, ToolOptions
+from redstart.features.options import ANNOTATIONS, Declared, ToolOptions
 from redstart.features.output import Cut, Output
-from redstart.features.registry import Arguments, Compiled, Compiler, Declared, Function, Injected, Registry
+from redstart.features.registry import Arguments, Compiled, Compiler, Function, Injected, Registry
 from redstart.features.results import finished, size
 from redstart.features.rules import HANDLER, NAME, OptionError, caller, checked, did_you_mean, showing
 from redstart.protocol.call import Call
@@ -43,18 +43,7 @@ class Tool(Declared):
     """
 
     kind: ClassVar = "tool"
-    handler: Callable[..., Any]
-    parameters: Sequence[Parameter] | None
-    input_schema: Mapping[str, Any] | None
-    output_schema: Mapping[str, Any] | None
-    return_type: Any
-    annotations: Mapping[str, Any] | None
-    task: Task
-    concurrency: int | None
-    max_result_bytes: int | None
-    outputs: Sequence[str] | None
-    single_use: bool
-    apply_defaults: bool
+    handler: Function
 
     @showing(ToolOptions)
     def __init__(
@@ -66,12 +55,22 @@ class Tool(Declared):
         **options: Unpack[ToolOptions],
     ) -> None:
         self.handler = HANDLER.check(f"handler of {name}" if name else "handler", handler)
-        self.name: str = NAME.check("name", name) or getattr(handler, "__name__", "")
-        given = checked(ToolOptions, "a tool", options, after=f" of {self.name or 'the tool'}")
-        self._set(given)
+        name = NAME.check("name", name) or getattr(handler, "__name__", "")
+        given = checked(ToolOptions, "a tool", options, after=f" of {name or 'the tool'}")
+        super().__init__(name, place(handler), given)
+        self.parameters = given["parameters"]
+        self.input_schema = given["input_schema"]
+        self.output_schema = given["output_schema"]
+        self.return_type = given["return_type"]
+        self.annotations = given["annotations"]
+        self.task = given["task"]
+        self.concurrency = given["concurrency"]
+        self.max_result_bytes = given["max_result_bytes"]
+        self.outputs = given["outputs"]
+        self.single_use = given["single_use"]
+        self.apply_defaults = given["apply_defaults"]
         if self.apply_defaults and self.input_schema is None:
-            raise OptionError(f"{caller()}: apply_defaults of {self.name} needs an input_schema")
-        self.place = place(handler)
+            raise OptionError(f"{caller()}: apply_defaults of {name} needs an input_schema")
         self.cut = cut
         if cut is None and given["solutions"] is not None:
             from redstart.features.predicates import cut_for

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from redstart.features.errors import ErrorPolicy
 from redstart.features.lifecycle import Lifecycle
-from redstart.features.registry import Cache, Registry
+from redstart.features.options import Cache
+from redstart.features.registry import Registry
 from redstart.features.tools import Tools
 from redstart.protocol.call import Call
 from redstart.protocol.methods import METHODS

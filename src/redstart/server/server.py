@@ -18,8 +18,8 @@ from redstart.execution.dependencies import Contexts, MakeContext, RequestContex
 from redstart.execution.executor import Executor
 from redstart.execution.limits import CallLimits
 from redstart.features.errors import ErrorPolicy, RegistrationError, SettingsError, place
-from redstart.features.options import PredicateOptions, PromptOptions, ResourceOptions, ToolOptions
-from redstart.features.registry import Cache, Registry
+from redstart.features.options import Cache, PredicateOptions, PromptOptions, ResourceOptions, ToolOptions
+from redstart.features.registry import Registry
 from redstart.features.rules import (
     REQUIRED_TEXT,
     OptionError,

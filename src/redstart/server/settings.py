@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
 from redstart.execution.limits import QUEUE
-from redstart.features.options import cache_rule, icons
-from redstart.features.registry import Cache, OnDuplicate
+from redstart.features.options import Cache, cache_rule, icons
+from redstart.features.registry import OnDuplicate
 from redstart.features.rules import (
     Rule,
     Wrong,
