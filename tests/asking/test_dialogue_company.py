@@ -23,7 +23,7 @@ from asking.player import (
     text,
 )
 from redstart import Context, Server, SyncContext, ToolError, UrlElicitationRequired, current_context
-from redstart.store.memory import MemoryState
+from redstart.store.memory import MemoryStore
 from support import MODERN, NOVEMBER, initialize, message, run
 from transports.support import Http
 
@@ -142,7 +142,7 @@ def test_middleware_that_asks_after_the_handler(revision: str, caplog: pytest.Lo
 
 @pytest.mark.parametrize("of", ["server", "tool"])
 def test_a_round_that_middleware_refused_may_come_again_but_no_other(of: str) -> None:
-    server = Server("s", keys=KEYS, store=MemoryState(), single_use=of == "server")
+    server = Server("s", keys=KEYS, store=MemoryStore(), single_use=of == "server")
     greet(server, single_use=of == "tool")
     refusals = [True]
 

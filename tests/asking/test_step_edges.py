@@ -25,7 +25,7 @@ from asking.player import (
 from redstart import Context, SyncContext
 from redstart.asking import steps
 from redstart.asking.seal import KeyRing
-from redstart.store.memory import MemoryState
+from redstart.store.memory import MemoryStore
 from support import MODERN, run
 
 ADA = accept(answer="Ada")
@@ -113,7 +113,7 @@ def test_another_answer_does_not_get_the_result_of_the_first(encrypt: bool) -> N
             paid = 0
         return f"shipped {number}, paid {paid}"
 
-    server = serve(t, keys=KEYS, store=MemoryState())
+    server = serve(t, keys=KEYS, store=MemoryStore())
     server.runtime.keys = KeyRing(KEYS, encrypt=encrypt)
     first = first_round(server)["result"]
     assert text(again(server, first, {"q1": accept(answer=1)})) == "shipped 1, paid 1"
@@ -133,14 +133,14 @@ def test_a_round_that_comes_twice_stays_one_dialogue() -> None:
         await ctx.step("charge", lambda: done.append(1))
         return "paid"
 
-    server = serve(t, keys=KEYS, store=MemoryState())
+    server = serve(t, keys=KEYS, store=MemoryStore())
     first = first_round(server)["result"]
     twice = [again(server, first, {"q1": ADA})["result"] for _ in range(2)]
     assert [text(again(server, second, {"q2": ADA})) for second in twice] == ["paid", "paid"]
     assert done == [1]
 
 
-class Broken(MemoryState):
+class Broken(MemoryStore):
     """A store that fails once."""
 
     fails = True

@@ -11,7 +11,7 @@ import pytest
 from asking.player import KEYS, Effect, Player, accept, again, begun, every, first_round, play_tool, script, serve, text
 from redstart import Context, SyncContext, Tool
 from redstart.asking import steps
-from redstart.store.memory import MemoryState
+from redstart.store.memory import MemoryStore
 from support import MODERN, NOVEMBER, run
 
 ADA = accept(answer="Ada")
@@ -47,7 +47,7 @@ def test_a_stop_waits_for_the_step_of_a_thread(
         ctx.ask("Sure?")
         return str(ctx.step("charge", effect.blocking))
 
-    server = serve(t, keys=KEYS, store=MemoryState())
+    server = serve(t, keys=KEYS, store=MemoryStore())
     first = first_round(server)["result"]
     retry = {"name": "t", "arguments": {}, "requestState": first["requestState"], "inputResponses": {"q1": ADA}}
 
@@ -92,7 +92,7 @@ def test_a_rehearsal_does_a_slow_step_once() -> None:
     assert effect.log == ["begin", "end"]
 
 
-class Flaky(MemoryState):
+class Flaky(MemoryStore):
     """A store that fails the first time, to read or to write."""
 
     def __init__(self, what: str) -> None:
@@ -179,7 +179,7 @@ def test_what_a_client_notes_beside_an_answer_is_no_other_answer() -> None:
         name = await ctx.ask("Name?")
         return str(await ctx.step("greet", lambda: f"Hello, {name}"))
 
-    server = serve(t, keys=KEYS, store=MemoryState())
+    server = serve(t, keys=KEYS, store=MemoryStore())
     first = first_round(server)["result"]
     for trace in ("1", "2"):
         answer = {**ADA, "_meta": {"traceparent": trace}}

@@ -317,8 +317,8 @@ def test_a_refused_discovery(tmp_path: Path) -> None:
 
 def test_the_servers_own_keys_and_store(tmp_path: Path) -> None:
     source = (
-        "import asyncio\nfrom redstart import Server\nfrom redstart.store.memory import MemoryState\n"
-        "class Vault(MemoryState): ...\n"
+        "import asyncio\nfrom redstart import Server\nfrom redstart.store.memory import MemoryStore\n"
+        "class Vault(MemoryStore): ...\n"
         f"server = Server('shop', keys=['{KEY}', '{OTHER}'], store=Vault())\n"
         "asyncio.run(server.run_async())\n"
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redstart import Context, Prompt, Server, SyncContext
-from redstart.store.memory import MemoryState
+from redstart.store.memory import MemoryStore
 from support import ERAS, MODERN, ask, initialize, message, run
 from transports.support import Http, Response
 
@@ -64,7 +64,7 @@ def test_each_user_has_a_state_of_their_own() -> None:
 
 
 def test_two_servers_on_one_store_do_not_meet() -> None:
-    store = MemoryState()
+    store = MemoryStore()
     first, second = counting(store=store), Server("other", store=store)
 
     @second.tool
@@ -77,7 +77,7 @@ def test_two_servers_on_one_store_do_not_meet() -> None:
 
 def test_a_value_lasts_as_long_as_was_said() -> None:
     now = 1000.0
-    server = Server("s", store=MemoryState(lambda: now))
+    server = Server("s", store=MemoryStore(lambda: now))
 
     @server.tool
     async def keep(ctx: Context) -> None:

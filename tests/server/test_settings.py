@@ -470,11 +470,11 @@ def test_a_start_loads_what_is_needed_and_no_more(given: str, loaded: str, monke
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("redis://ada:secret@host:6379/0", "'redis://***@host:6379/0'"),
-        ("redis://:se/cr@et@host", "'redis://***@host'"),
-        ("postgresql://host/db?user=ada&password=secret", "'postgresql://host/db?…'"),
+        ("rediz://ada:secret@host:6379/0", "'rediz://***@host:6379/0'"),
+        ("rediz://:se/cr@et@host", "'rediz://***@host'"),
+        ("postgres://host/db?user=ada&password=secret", "'postgres://host/db?…'"),
         ("redis:ada:secret@host", "'***@host'"),
-        ("sqlite:///file.db", "'sqlite:///file.db'"),
+        ("sqlite3:///file.db", "'sqlite3:///file.db'"),
         ("redis", "'redis'"),
     ],
 )

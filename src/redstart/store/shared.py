@@ -7,12 +7,15 @@ redstart writes them, never pickle. The owner of a value is part of its key: see
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from typing import Final, Protocol
 
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
 MAX_MESSAGE: Final = 4096
 """Bytes of a message on the bus. What is larger is kept under a key or in a log, and the message names that."""
+MAX_KEY: Final = 512
+"""Bytes of a key in an engine. A longer one is replaced by its hash."""
 RETRY_AFTER: Final = 2
 """Seconds after which a caller may try again when the store was away."""
 
@@ -91,3 +94,24 @@ def owner_of(key: str) -> str:
     """
     size, _, rest = key.partition(":")
     return rest[: int(size)] if size.isdecimal() and len(size) < 6 else key.partition("/")[0]
+
+
+def key_bytes(key: str) -> bytes:
+    """A key, a topic or an id as an engine stores it: any text fits, and different texts stay different.
+
+    >>> key_bytes("a"), len(key_bytes("a" * 1000))
+    (b'a', 33)
+    """
+    name = key.encode("utf-8", "surrogatepass")
+    return name if len(name) <= MAX_KEY else b"\xff" + sha256(name).digest()  # no text begins with the byte FF
+
+
+def check_message(data: bytes) -> None:
+    """Refuse a message that is too long for the bus of some engine."""
+    if len(data) > MAX_MESSAGE:
+        raise ValueError(f"a message has at most {MAX_MESSAGE} bytes, this one has {len(data)}")
+
+
+def log_position(id: str) -> int:
+    """The number of an entry of a log, 0 for an id that an engine with numbers has never given."""
+    return int(id) if len(id) < 19 and id.isascii() and id.isdecimal() else 0
