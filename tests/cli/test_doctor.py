@@ -271,12 +271,12 @@ def test_no_key_is_shown_with_what_a_server_says(tmp_path: Path) -> None:
     source = f"""import os, sys
 from redstart import Server
 sys.stderr.write(os.environ["REDSTART_KEYS"] + " {OTHER}\\n")
-server = Server("shop", keys=["hunter2", "hunter3"], store="redis://ada:pass@host")
+server = Server("shop", keys=["hunter2", "hunter3"], store="rediz://ada:pass@host")
 """
     bad_store = report(write(tmp_path / "store.py", source), REDSTART_KEYS=KEY)
-    assert "no store is known for 'redis://***@host'" in bad_store.found("start")
+    assert "no store is known for 'rediz://***@host'" in bad_store.found("start")
     bad_option = report(
-        write(tmp_path / "option.py", source.replace('store="redis://ada:pass@host"', 'version={}["x"]')),
+        write(tmp_path / "option.py", source.replace('store="rediz://ada:pass@host"', 'version={}["x"]')),
         REDSTART_KEYS=KEY,
     )
     assert "*** ***" in bad_option.found("start")

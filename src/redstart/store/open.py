@@ -63,7 +63,7 @@ def open_store(url: str) -> Store:
         engine: Callable[[str], Store] = getattr(import_module(f"redstart.store.{module}"), name)
     except ModuleNotFoundError as error:
         install = f'pip install "redstart[{extra}]"'
-        raise ModuleNotFoundError(f"the store {scheme}:// needs the package {error.name}: {install}") from None
+        raise ImportError(f"the store {scheme}:// needs the package {error.name}: {install}") from None
     return engine(unquote(place[1:]) if scheme == "sqlite" else url)
 
 
