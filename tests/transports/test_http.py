@@ -107,6 +107,8 @@ async def within(work: Any, seconds: float = 10) -> Any:
         ("/mcp", "/api", "/api/mcp/", 200),
         ("/mcp", "/api", "/mcp", 200),
         ("/mcp", "/api", "/api/other", 404),
+        ("/mcp", "/api", "/api/mcp/x", 404),
+        ("/mcp", "/ap", "/api/mcp", 404),
         ("/mcp", "/api/v1", "/other", 404),
         ("/mcp", "", "", 404),
     ],

@@ -41,8 +41,7 @@ class State:
         self._store = store
         self._server_name = server_name
         self._user = principal_key(call.principal)
-        remote = call.headers is not None or getattr(call.channel, "remote", False)
-        if remote and not self._user:
+        if call.headers is not None and not self._user:
             raise ToolError(_NOBODY)
 
     def _key(self, key: str) -> str:

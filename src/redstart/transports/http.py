@@ -134,8 +134,8 @@ class Endpoint:
         if method == "OPTIONS" and cors.METHOD in headers:
             await self._preflight(request)
             return
-        legacy = self._legacy if self._legacy is not None and self._legacy.knows(path) else None
-        if path not in self._paths and legacy is None and not self._mounted_here(scope):
+        legacy = self._legacy if self._legacy is not None and self._legacy.knows(request) else None
+        if path not in self._paths and legacy is None and not self._mounted_here(request):
             await answer_route(self.runtime, request, self.path)
             return
         authenticator = self.runtime.authenticator
@@ -162,14 +162,10 @@ class Endpoint:
             raise Rejection(403, ORIGIN_HELP.format(request.headers.get(b"origin", b"").decode("latin-1")[:200]))
         await request.reply(200, b"", cors.preflight(request.headers))
 
-    def _mounted_here(self, scope: Scope) -> bool:
-        """Whether another application mounted us, and the rest of the path is ours."""
-        root = scope.get("root_path", "").rstrip("/")
-        path: str = scope["path"]
-        rest = path[len(root) :] if root and path.startswith(root) else path
-        if rest in ("", "/"):
-            return bool(root)
-        return bool(root) and rest in self._paths and not root.endswith(self.path)
+    def _mounted_here(self, request: HttpRequest) -> bool:
+        """Whether another application has mounted us, and the rest of the path is ours."""
+        root, path = request.root, request.path
+        return bool(root) and (path in ("", "/") or (path in self._paths and not root.endswith(self.path)))
 
     # ------------------------------------------------------------ methods
 

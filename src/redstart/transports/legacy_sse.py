@@ -46,7 +46,6 @@ class _Peer(Struct, eq=False):
     principal: str
     owner: str
     """Whose share of the limits it is part of."""
-    remote: bool = True
 
     @property
     def channel(self) -> _Peer:
@@ -69,11 +68,11 @@ class LegacySse:
         self._runtime = endpoint.runtime
         self._peers: dict[str, _Peer] = {}
 
-    def knows(self, path: str) -> bool:
-        return path.rstrip("/") in self.paths
+    def knows(self, request: HttpRequest) -> bool:
+        return request.path.rstrip("/") in self.paths
 
     async def serve(self, request: HttpRequest) -> None:
-        stream = request.scope["path"].rstrip("/") == STREAM
+        stream = request.path.rstrip("/") == STREAM
         wanted = "GET" if stream else "POST"
         if request.scope["method"] != wanted:
             raise Rejection(405, f"Use {wanted} here", (b"allow", wanted.encode()))
@@ -88,7 +87,7 @@ class LegacySse:
             raise Rejection(503, "Too many open streams; try again later")
         id = secrets.token_urlsafe(24)
         writer = Writer(request, [])
-        where = f"{request.scope.get('root_path', '')}{POST}?session_id={id}"
+        where = f"{request.root}{POST}?session_id={id}"
         writer.push(b"event: endpoint\ndata: %b\n\n" % where.encode())
         peer = self._peers[id] = _Peer(self._runtime.link(), writer, principal_key(request.user), owner)
         self._runtime.hub.peers.add(peer)
@@ -106,10 +105,12 @@ class LegacySse:
             raise Rejection(404, "Unknown session; open the event stream first")
         body = await request.body()
         await request.reply(202, b"", [])
-        for event in peer.link.receive(body):
+        events = peer.link.receive(body)
+        fits = self._has_room(peer.owner)
+        for event in events:
             if isinstance(event, Call):
                 event.headers = request.headers
-                if not self._has_room(peer.owner):
+                if not fits:
                     data = peer.link.fail(event, ProtocolError(INTERNAL_ERROR, _TOO_MANY))
                     if data is not None:
                         peer.send(data)
@@ -117,7 +118,7 @@ class LegacySse:
             self._runtime.take(event, peer, request.user)
 
     def _has_room(self, owner: str) -> bool:
-        """Whether the calls that are open now, the newest included, are not too many and not too large."""
+        """Whether the calls that are open now, those just received included, are not too many and not too large."""
         sizes = [
             (peer.owner, len(call.raw_params)) for peer in self._peers.values() for call in peer.link.calls.values()
         ]

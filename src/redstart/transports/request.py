@@ -74,6 +74,18 @@ class HttpRequest(Struct, eq=False):
     granted: HeaderList = []
     """Headers of every response, errors too, which let a page of an allowed site read it."""
 
+    @property
+    def root(self) -> str:
+        """The path at which another application has mounted us."""
+        root: str = self.scope.get("root_path", "")
+        return root.rstrip("/")
+
+    @property
+    def path(self) -> str:
+        """The path below `root`; most servers give the whole path, some only this part."""
+        path: str = self.scope["path"]
+        return path[len(self.root) :] if f"{path}/".startswith(f"{self.root}/") else path
+
     async def body(self) -> bytes:
         """The whole body."""
         raise NotImplementedError

@@ -84,9 +84,7 @@ def _refuse(path: str, handler: Route) -> NoReturn:
 async def answer_route(runtime: Runtime, request: HttpRequest, endpoint: str) -> None:
     """The answer of the route at this path. `endpoint` is the path of the MCP endpoint."""
     scope = request.scope
-    method, path, root = scope["method"], scope["path"], scope.get("root_path", "").rstrip("/")
-    if root and path.startswith(root + "/"):
-        path = path[len(root) :]
+    method, path = scope["method"], request.path
     served = runtime.routes.get(path)
     if served is None:
         raise Rejection(404, f"Nothing is served at this path; the MCP endpoint is {endpoint}")
