@@ -13,7 +13,7 @@ import re
 import sys
 from collections import deque
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 from urllib.parse import unquote
 
 import httptools
@@ -430,6 +430,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
 class Cycle(HttpRequest, eq=False, kw_only=True):
     """One request and its response: what `Endpoint.serve` answers."""
 
+    own_connection: ClassVar[bool] = True
+
     _wire: Connection
     keep_alive: bool  # uvicorn sets it to False when the server stops
     _body: bytes
@@ -474,9 +476,7 @@ class Cycle(HttpRequest, eq=False, kw_only=True):
         return body
 
     async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
-        if self._wire.flow.write_paused and not self.disconnected:
-            await self._wire.caught_up(len(body))
-        if self.disconnected:
+        if (self._wire.flow.write_paused or self.disconnected) and not await self._is_ready(len(body)):
             return
         head = b"%bcontent-length: %d\r\n\r\n" % (self._head(status, headers), len(body))
         if self.scope["method"] == "HEAD":
@@ -526,10 +526,6 @@ class Cycle(HttpRequest, eq=False, kw_only=True):
 
     def hold(self, size: int) -> None:
         self._wire.hold(size)
-
-    @property
-    def own_connection(self) -> bool:
-        return True
 
     def watch(self, watcher: Watcher, patience: float) -> None:
         self._watcher = watcher

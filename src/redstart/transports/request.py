@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from msgspec import Struct
 
@@ -64,6 +64,9 @@ class Watcher(Protocol):
 class HttpRequest(Struct, eq=False):
     """One request and its client. The methods are those of the two forms."""
 
+    own_connection: ClassVar[bool] = False
+    """Whether the connection is ours: it has its own write deadline, and `write` and `hold` work."""
+
     scope: Scope
     headers: HeaderMap
     limits: Limits
@@ -105,11 +108,6 @@ class HttpRequest(Struct, eq=False):
     async def finish(self, data: bytes) -> None:
         """The last part of a stream, which may be empty, and its end."""
         raise NotImplementedError
-
-    @property
-    def own_connection(self) -> bool:
-        """Whether the connection is ours: it has its own write deadline, and `write` and `hold` work."""
-        return False
 
     def write(self, data: bytes) -> bool:
         """Send a part of a stream at once; False where that is not possible, or the client is behind."""
