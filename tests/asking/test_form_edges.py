@@ -750,7 +750,7 @@ def sends(url: Any, message: Any, *, raises: bool) -> Server:
             raise UrlElicitationRequired(url, message)
         return type(await ctx.elicit_url(url, message)).__name__
 
-    return serve(t)
+    return serve(t, expose_errors=True)
 
 
 @pytest.mark.parametrize("revision", [NOVEMBER, MODERN])
@@ -771,7 +771,6 @@ def sends(url: Any, message: Any, *, raises: bool) -> Server:
 )  # fmt: skip
 def test_what_is_no_page_or_no_message(revision: str, raises: bool, url: Any, message: Any, told: str) -> None:
     server = sends(url, message, raises=raises)
-    server.errors.expose = (Exception,)
     text, player = play_tool(server, revision, script())
     assert text.startswith(told)
     assert not player.asked

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar, get_args, get_type_hints
 
@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct
 
 from redstart.features.errors import ErrorPolicy, RegistrationError, Unencodable, place
 from redstart.features.options import Declared
-from redstart.features.registry import Arguments, Compiler, Invoke, Registry, not_equipped
+from redstart.features.registry import Arguments, Catalog, Compiler, Invoke, not_equipped
 from redstart.features.rules import Rule, did_you_mean, wrong
 from redstart.protocol.call import Call
 from redstart.schema.signature import Argument
@@ -108,6 +108,14 @@ class Completer:
             return _known(self.known, typed)
         return self.invoke(call, dict(zip(self._names, (typed, dict(filled)), strict=False)))
 
+    def check(self, item: Completable) -> None:
+        """Refuse a prompt or template that does not have the argument."""
+        if self.argument not in item.argument_names():
+            known = ", ".join(item.argument_names()) or "none"
+            raise RegistrationError(
+                f"{self.where}: {item.key} ({item.declared.place}) has no argument {self.argument!r}; it has {known}"
+            )
+
 
 class Completable(Protocol):
     """A prompt or a resource template."""
@@ -127,35 +135,23 @@ class Completions:
 
     def __init__(
         self,
-        prompts: Registry[Any],
-        templates: Registry[Any],
-        match: Callable[[Call, str], Completable | None],
+        given: Mapping[tuple[str, str], Completer],
+        prompts: Catalog[Any],
+        templates: Catalog[Any],
         errors: ErrorPolicy,
     ) -> None:
-        self.given: dict[tuple[str, str], Completer] = {}
+        self._given = given
+        """Completers that were registered by themselves, by the key of a prompt or template and the argument."""
         self._prompts = prompts
         self._templates = templates
-        self._match = match
         self._errors = errors
-
-    def add(self, ref: str, completer: Completer) -> None:
-        """Let `completer` complete its argument of what `ref` names: a prompt, or the text of a template."""
-        item = self._templates.items.get(ref) or self._prompts.items.get(ref)
-        if item is not None:
-            _check_argument(ref, completer, item)
-        self.given[ref, completer.argument] = completer
-
-    def check(self, item: Completable) -> None:
-        """Check the completers that were given for `item` before it was registered."""
-        for (ref, _), completer in self.given.items():
-            if ref == item.key:
-                _check_argument(ref, completer, item)
 
     def __bool__(self) -> bool:
         """Whether there is any source."""
-        if any(item.completers for registry in (self._prompts, self._templates) for item in registry.items.values()):
+        prompts, templates = self._prompts.items, self._templates.items
+        if any(item.completers for item in (*prompts.values(), *templates.values())):
             return True
-        return any(ref in self._prompts.items or ref in self._templates.items for ref, _ in self.given)
+        return any(ref in prompts or ref in templates for ref, _ in self._given)
 
     async def complete(self, call: Call) -> t.CompleteResult:
         params: t.CompleteParams = call.params
@@ -165,7 +161,7 @@ class Completions:
             known = dict.fromkeys(item.argument_names())
             hint = did_you_mean(argument, known)
             raise ProtocolError(INVALID_PARAMS, f"{item.key} has no argument {argument[:100]!r}{hint}")
-        completer = self.given.get((item.key, argument)) or item.completers.get(argument)
+        completer = self._given.get((item.key, argument)) or item.completers.get(argument)
         context = params.context
         filled = context.arguments if context is not UNSET and context.arguments is not UNSET else {}
         given = {**filled, argument: params.argument.value}
@@ -183,11 +179,15 @@ class Completions:
                 raise self._prompts.unknown(ref.name, call)
             return prompt  # type: ignore[no-any-return]
         if ref.type == "ref/resource" and ref.uri is not UNSET:
-            template = self._templates.find(ref.uri, call) or self._match(call, ref.uri)
+            template = self._templates.find(ref.uri, call) or self._matching(call, ref.uri)
             if template is None:
                 raise self._templates.unknown(ref.uri, call)
             return template
         raise ProtocolError(INVALID_PARAMS, 'ref is {"type": "ref/prompt", "name"} or {"type": "ref/resource", "uri"}')
+
+    def _matching(self, call: Call, uri: str) -> Completable | None:
+        """The first template that `uri` fits."""
+        return next((template for template in self._templates.visible(call) if template.fits(uri)), None)
 
 
 def _source(label: str, value: object) -> object:
@@ -196,14 +196,6 @@ def _source(label: str, value: object) -> object:
         hint = f'; write ["{value}"]' if isinstance(value, str) else ""
         wrong(label, "a list of texts, an Enum or a function", value, hint)
     return value
-
-
-def _check_argument(ref: str, completer: Completer, item: Completable) -> None:
-    if completer.argument not in item.argument_names():
-        known = ", ".join(item.argument_names()) or "none"
-        raise RegistrationError(
-            f"{completer.where}: {ref} ({item.declared.place}) has no argument {completer.argument!r}; it has {known}"
-        )
 
 
 # ---------------------------------------------------------------- values

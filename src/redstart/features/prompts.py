@@ -16,7 +16,7 @@ from redstart.features.completion import Completer, completers
 from redstart.features.errors import ErrorPolicy, RegistrationError, Unencodable, place
 from redstart.features.options import Declared, PromptOptions
 from redstart.features.prompt_template import compile_text, fill
-from redstart.features.registry import Arguments, Compiled, Compiler, Function, Registry
+from redstart.features.registry import Arguments, Catalog, Compiled, Compiler, Function
 from redstart.features.results import BLOCK_TYPES, block, is_media, sound
 from redstart.features.rules import HANDLER_OR_NONE, NAME, checked, did_you_mean, showing
 from redstart.features.tools import require
@@ -184,8 +184,8 @@ class CompiledPrompt(Compiled[Prompt], kw_only=True):
 class Prompts:
     """`prompts/get`."""
 
-    def __init__(self, registry: Registry[CompiledPrompt], errors: ErrorPolicy) -> None:
-        self.registry = registry
+    def __init__(self, catalog: Catalog[CompiledPrompt], errors: ErrorPolicy) -> None:
+        self.catalog = catalog
         self.errors = errors
 
     def get(self, call: Call) -> Awaitable[t.Result]:
@@ -194,9 +194,9 @@ class Prompts:
 
     async def render(self, call: Call, name: str, arguments: Mapping[str, object]) -> t.Result:
         """The messages of the prompt `name`, on behalf of `call`; also for handlers that use a prompt."""
-        prompt = self.registry.find(name, call)
+        prompt = self.catalog.find(name, call)
         if prompt is None:
-            raise self.registry.unknown(name, call)
+            raise self.catalog.unknown(name, call)
         if prompt.declared.needs:
             require(call, prompt.declared.needs)
         try:

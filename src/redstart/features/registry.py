@@ -1,13 +1,14 @@
-"""An ordered set of named things, with pages, a version that every change moves, and a signal for it.
+"""The things of one kind that a server offers: tools, prompts, resources or templates.
 
-Tools, prompts, resources and templates each have one. Lists are encoded once per version and dialect.
+A Registry changes when something is registered or removed. A Catalog is the registry at one moment: calls use this.
+Lists are encoded once per catalog and dialect.
 """
 
 from __future__ import annotations
 
 import logging
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -53,6 +54,8 @@ class Compiled(Struct, Generic[D], eq=False, kw_only=True):
     """Runs the handler within its limits."""
     sees: Callable[[Call], bool] | None = None
     """Whether the thing exists for whoever makes a call. None: for everybody."""
+    number: int = 0
+    """Its place in the list: what is registered later has a higher one."""
 
     @property
     def key(self) -> str:
@@ -120,21 +123,17 @@ class Registry(Generic[T]):
     ) -> None:
         self.kind = kind
         self.items: dict[str, T] = {}
-        self.version = 0
         self.changed: list[Callable[[], None]] = []
-        self.cache = cache or Cache()
-        self.page_size = page_size
+        """Functions that are called after each change."""
+        self._cache = cache or Cache()
+        self._page_size = page_size
         self._include = None if include_tags is None else frozenset(include_tags)
         self._exclude = frozenset(exclude_tags)
         self._left_out: dict[str, T] = {}
-        self._numbers: dict[str, int] = {}
-        """A number for each key, in the order of registration, for cursors."""
         self._next_number = count(1)
-        self._private = False
-        """Whether the list depends on who asks."""
+        self._hidden = 0
+        """How many things do not exist for everybody."""
         self._on_duplicate = on_duplicate
-        self._pages: dict[tuple[int, Dialect, str | None], Raw | None] = {}
-        """The encoded pages, by version, dialect and cursor. None: its cursor was given out, but not used yet."""
 
     def __iter__(self) -> Iterator[Any]:
         """What was declared."""
@@ -156,11 +155,15 @@ class Registry(Generic[T]):
         other = self.items.get(item.key)
         if other is not None and other.declared is not item.declared and not replace:
             self._report_duplicate(item, other)
-        self.items[item.key] = item
-        if item.key not in self._numbers:
-            self._numbers[item.key] = next(self._next_number)
-        self._private = self._private or item.sees is not None
-        self._touch()
+        self._hidden += item.sees is not None  # before: another thread may make a catalog meanwhile
+        if other is None:
+            item.number = next(self._next_number)
+            self.items[item.key] = item
+        else:
+            item.number = other.number
+            self.items[item.key] = item
+            self._hidden -= other.sees is not None
+        self._tell()
 
     def remove(self, key: str) -> T:
         """Take out what `key` names."""
@@ -168,11 +171,10 @@ class Registry(Generic[T]):
             return self._left_out.pop(key)
         try:
             item = self.items.pop(key)
-            del self._numbers[key]
         except KeyError:
             raise KeyError(f"no {self.kind} is called {key!r}") from None
-        self._private = any(other.sees is not None for other in self.items.values())
-        self._touch()
+        self._hidden -= item.sees is not None
+        self._tell()
         return item
 
     def keys_of(self, thing: object) -> list[str]:
@@ -182,13 +184,15 @@ class Registry(Generic[T]):
             key
             for key, declared in known.items()
             if thing is declared
-            or (thing is declared.source and thing is not None)
+            or thing is getattr(declared, "source", self)
             or thing in (key, declared.handler or key)
         ]
 
-    def _touch(self) -> None:
-        self.version += 1
-        self._pages.clear()
+    def catalog(self) -> Catalog[T]:
+        """The things that are registered now."""
+        return Catalog(self.kind, self.items.copy(), self._hidden > 0, self._cache, self._page_size)
+
+    def _tell(self) -> None:
         for listener in self.changed:
             listener()
 
@@ -200,6 +204,20 @@ class Registry(Generic[T]):
             raise RegistrationError(message)
         if self._on_duplicate == "warn":
             log.warning("%s; the second one is served", message)
+
+
+class Catalog(Generic[T]):
+    """A registry at one moment. Its items do not change: the next change of the registry makes another catalog."""
+
+    def __init__(self, kind: str, items: Mapping[str, T], private: bool, cache: Cache, page_size: int | None) -> None:
+        self.items = items
+        self.cache = cache
+        self._kind = kind
+        self._private = private
+        """Whether the list depends on who asks."""
+        self._page_size = page_size
+        self._pages: dict[tuple[Dialect, str | None], Raw | None] = {}
+        """The encoded pages, by dialect and cursor. None: its cursor was given out, but not used yet."""
 
     # ------------------------------------------------------------ who sees what
 
@@ -216,7 +234,7 @@ class Registry(Generic[T]):
     def unknown(self, key: str, call: Call) -> ProtocolError:
         """The refusal of a key that names nothing, or nothing that whoever calls may see."""
         hint = did_you_mean(key, (item.key for item in self.visible(call)))
-        return ProtocolError(INVALID_PARAMS, f"Unknown {self.kind}: {key[:200]}{hint}")
+        return ProtocolError(INVALID_PARAMS, f"Unknown {self._kind}: {key[:200]}{hint}")
 
     # ------------------------------------------------------------ pages
 
@@ -226,15 +244,14 @@ class Registry(Generic[T]):
         Only the pages that a client reaches from the first one are kept: a client can make up any number of cursors.
         """
         cursor = None if call.params.cursor is UNSET else call.params.cursor
-        key = (self.version, call.dialect, cursor)
-        body = self._pages.get(key)
+        body = self._pages.get((call.dialect, cursor))
         if body is None:
             result = self.result(call)
             body = Raw(call.dialect.dress(result))
-            if not self._private and (cursor is None or key in self._pages):
-                self._pages[key] = body
+            if not self._private and (cursor is None or (call.dialect, cursor) in self._pages):
+                self._pages[call.dialect, cursor] = body
                 if result.next_cursor:
-                    self._pages[self.version, call.dialect, result.next_cursor] = None
+                    self._pages[call.dialect, result.next_cursor] = None
         return body
 
     def result(self, call: Call) -> ListResult:
@@ -242,12 +259,12 @@ class Registry(Generic[T]):
         cursor = call.params.cursor
         items = self.visible(call)
         start = 0 if cursor is UNSET or cursor is None else self._start(items, cursor)
-        end = len(items) if not self.page_size else start + self.page_size
+        end = len(items) if not self._page_size else start + self._page_size
         result = ListResult()
         setattr(result, call.method.list_of or "", [item.entry(call.dialect) for item in items[start:end]])
         if end < len(items):
-            last = items[end - 1].key
-            result.next_cursor = urlsafe_b64encode(f"{self._numbers[last]}:{last}".encode()).decode()
+            last = items[end - 1]
+            result.next_cursor = urlsafe_b64encode(f"{last.number}:{last.key}".encode()).decode()
         if call.dialect.modern:
             result.ttl_ms = int(self.cache.ttl * 1000)
             result.cache_scope = "private" if self._private else self.cache.scope
@@ -257,9 +274,9 @@ class Registry(Generic[T]):
         """The position after the key that the cursor names; if it was removed since, after its number."""
         try:
             at, _, key = b64decode(cursor.encode(), b"-_", validate=True).decode().partition(":")
-            number = self._numbers.get(key) or int(at)
+            number = self.items[key].number if key in self.items else int(at)
         except ValueError:
             raise ProtocolError(INVALID_PARAMS, "Unknown cursor; start the list again without one") from None
         from bisect import bisect_right
 
-        return bisect_right(items, number, key=lambda item: self._numbers[item.key])
+        return bisect_right(items, number, key=lambda item: item.number)

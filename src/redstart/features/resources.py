@@ -18,7 +18,7 @@ from redstart.features.completion import Completer, completers, noted
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.options import Declared, ResourceOptions
 from redstart.features.prompts import refuse_generator
-from redstart.features.registry import Arguments, Compiled, Compiler, Function, Registry
+from redstart.features.registry import Arguments, Catalog, Compiled, Compiler, Function
 from redstart.features.results import is_media, one_body, sound, to_json
 from redstart.features.rules import HANDLER_OR_NONE, NAME, REQUIRED_TEXT, caller, checked, did_you_mean, showing
 from redstart.features.tools import require
@@ -192,9 +192,9 @@ class Resources:
     """`resources/read`."""
 
     def __init__(
-        self, registry: Registry[CompiledResource], templates: Registry[CompiledResource], errors: ErrorPolicy
+        self, catalog: Catalog[CompiledResource], templates: Catalog[CompiledResource], errors: ErrorPolicy
     ) -> None:
-        self.registry = registry
+        self.catalog = catalog
         self.templates = templates
         self.errors = errors
 
@@ -222,14 +222,14 @@ class Resources:
         if isinstance(value, t.ReadResourceResult):
             made.meta = value.meta
         if call.dialect.modern:
-            cache = resource.declared.cache or self.registry.cache
+            cache = resource.declared.cache or self.catalog.cache
             made.ttl_ms = int(cache.ttl * 1000)
             made.cache_scope = cache.scope if resource.sees is None else "private"
         return made
 
     def _find(self, call: Call, uri: str) -> tuple[CompiledResource, Arguments]:
         """The resource with that very URI, else the first template that it fits, types included."""
-        exact = self.registry.find(uri, call)
+        exact = self.catalog.find(uri, call)
         refused: ShapeError | None = None
         for resource in (exact,) if exact is not None else self.templates.visible(call):
             try:
@@ -243,13 +243,9 @@ class Resources:
             raise ProtocolError(INVALID_PARAMS, f"{uri[:200]}: {refused}", {"uri": uri}) from refused
         raise self.not_found(call, uri)
 
-    def matching(self, call: Call, uri: str) -> CompiledResource | None:
-        """The first template that `uri` fits."""
-        return next((one for one in self.templates.visible(call) if one.fits(uri)), None)
-
     def rule(self, uri: str) -> Callable[[Call], bool] | None:
         """Who may see what is at `uri`, as a function of a call; None means everybody, as for a URI of nothing."""
-        exact = self.registry.items.get(uri)
+        exact = self.catalog.items.get(uri)
         fits = (one for one in self.templates.items.values() if one.fits(uri))
         rules = [resource.sees for resource in (exact, *fits) if resource is not None]
         if not rules or None in rules:
@@ -260,7 +256,7 @@ class Resources:
         templates = (resource.template for resource in self.templates.visible(call))
         refusals = (why for template in templates if template is not None and (why := template.refused(uri)))
         refusal = next(refusals, None)
-        others = (resource.key for resource in self.registry.visible(call) if resource.key != uri)
+        others = (resource.key for resource in self.catalog.visible(call) if resource.key != uri)
         hint = f". {refusal}" if refusal else did_you_mean(uri, others)
         return ProtocolError(RESOURCE_NOT_FOUND, f"Resource not found: {uri[:200]}{hint}", {"uri": uri})
 

@@ -65,10 +65,13 @@ def _head(method: str) -> bytes:
 class Hub:
     """All subscribers of change notifications."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, offers: Callable[[], Collection[str]], rule: Callable[[str], Callable[[Call], bool] | None]
+    ) -> None:
         self.peers: set[Peer] = set()
-        self.offers: set[str] = set()
-        self.rule: Callable[[str], Callable[[Call], bool] | None] = lambda uri: None
+        self._offers = offers
+        """The capabilities of the server, as it is now."""
+        self._rule = rule
         """Who may see the resource at a URI, as a function of a call; None means everybody."""
         self.listeners: set[_Listener] = set()
         self._sizes: dict[Link | Call, int] = {}
@@ -145,7 +148,7 @@ class Hub:
                 listener.tell(head)
 
     def _tell_updated(self, uri: str) -> None:
-        sees = self.rule(uri) or (lambda call: True)
+        sees = self._rule(uri) or (lambda call: True)
         message = notification(_UPDATED, {"uri": uri})
         for peer in tuple(self.peers):
             session, subscriber = peer.link.session, peer.link.subscriber
@@ -180,12 +183,12 @@ class Hub:
 
     def _accepted(self, wanted: ListenFilter) -> ListenFilter:
         """The part of a filter that this server can serve."""
-        uris = wanted.resource_subscriptions
+        uris, offers = wanted.resource_subscriptions, self._offers()
         accepted = ListenFilter()
         for kind, name in KINDS.items():
-            if getattr(wanted, name) is True and kind in self.offers:
+            if getattr(wanted, name) is True and kind in offers:
                 setattr(accepted, name, True)
-        if uris is not UNSET and "resources" in self.offers:
+        if uris is not UNSET and "resources" in offers:
             accepted.resource_subscriptions = uris
         return accepted
 

@@ -17,7 +17,7 @@ from msgspec import UNSET, Raw, UnsetType
 from redstart.features.errors import ErrorPolicy, RegistrationError, ToolError, Unanswered, Unencodable, log, place
 from redstart.features.options import ANNOTATIONS, Declared, ToolOptions
 from redstart.features.output import Cut, Output
-from redstart.features.registry import Arguments, Compiled, Compiler, Function, Injected, Registry
+from redstart.features.registry import Arguments, Catalog, Compiled, Compiler, Function, Injected
 from redstart.features.results import finished, size
 from redstart.features.rules import HANDLER, NAME, OptionError, caller, checked, did_you_mean, showing
 from redstart.protocol.call import Call
@@ -198,16 +198,16 @@ def _header_rules(schema: Mapping[str, object], where: str) -> tuple[ParamRule, 
 class Tools:
     """`tools/call`."""
 
-    def __init__(self, registry: Registry[CompiledTool], errors: ErrorPolicy) -> None:
-        self.registry = registry
-        self.items = registry.items
+    def __init__(self, catalog: Catalog[CompiledTool], errors: ErrorPolicy) -> None:
+        self.catalog = catalog
+        self.items = catalog.items
         self.errors = errors
 
     def call(self, call: Call) -> Awaitable[t.ToolResult]:
         params: t.CallToolParams = call.params
         tool = self.items.get(params.name)
         if tool is None or (tool.sees is not None and not tool.sees(call)):
-            raise self.registry.unknown(params.name, call)
+            raise self.catalog.unknown(params.name, call)
         raw = params.arguments
         if tool.header_rules and call.headers is not None and call.dialect.modern:
             _check_headers(tool.header_rules, call, raw)
@@ -215,9 +215,9 @@ class Tools:
 
     async def run(self, call: Call, name: str, raw: bytes) -> t.ToolResult:
         """The result of the tool `name`, on behalf of `call` but whole, whatever its revision; for other handlers."""
-        tool = self.registry.find(name, call)
+        tool = self.catalog.find(name, call)
         if tool is None:
-            raise self.registry.unknown(name, call)
+            raise self.catalog.unknown(name, call)
         return await self._run(call, tool, raw, "whole")
 
     async def _run(self, call: Call, tool: CompiledTool, raw: bytes | Raw | None, structured: str) -> t.ToolResult:

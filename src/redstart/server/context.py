@@ -380,7 +380,7 @@ class Context(Facts[App]):
     async def call_tool(self, name: str, arguments: Mapping[str, object] | None = None) -> ToolResult:
         """The result of another tool of this server, for the same client; its failure is a result too."""
         with self._inner(name):
-            tools = Tools(self._runtime.description.registries.tools, self._runtime.description.errors)
+            tools = Tools(self._runtime.description.tools, self._runtime.errors)
             result = await tools.run(self._call, name, to_json(dict(arguments or {})))
         if isinstance(result.structured, Raw):
             result.structured = decode(result.structured)
@@ -388,19 +388,15 @@ class Context(Facts[App]):
 
     async def read_resource(self, uri: str) -> list[ResourceContents]:
         """What a resource of this server holds."""
-        from redstart.features.resources import Resources
-
-        registries = self._runtime.description.registries
-        resources = Resources(registries.resources, registries.templates, self._runtime.description.errors)
         with self._inner(uri):
-            result: Any = await resources.read_uri(self._call, uri)
+            result: Any = await self._runtime.resources.read_uri(self._call, uri)
         return result.contents  # type: ignore[no-any-return]
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
         """The messages of a prompt of this server."""
         from redstart.features.prompts import Prompts
 
-        prompts = Prompts(self._runtime.description.registries.prompts, self._runtime.description.errors)
+        prompts = Prompts(self._runtime.description.prompts, self._runtime.errors)
         with self._inner(name):
             result: Any = await prompts.render(self._call, name, arguments or {})
         return result.messages  # type: ignore[no-any-return]

@@ -1,150 +1,170 @@
-"""The table from method to the function that answers it, and the capabilities: both follow from what is registered.
+"""What a server offers: its registries, and the description that its calls get.
 
 Prompts, resources and completion are loaded when the first of them is registered.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from redstart.features.errors import ErrorPolicy
 from redstart.features.lifecycle import Lifecycle
 from redstart.features.options import Cache
-from redstart.features.registry import Registry
-from redstart.features.tools import Tools
+from redstart.features.registry import Catalog, Compiled, Registry
+from redstart.features.tools import CompiledTool, Tools
 from redstart.protocol.call import Call
 from redstart.protocol.methods import METHODS
-from redstart.protocol.modern import Modern
-from redstart.server.runtime import Description, Registries, Runtime
+from redstart.server.runtime import Description, Runtime
+from redstart.server.settings import ServerOptions
 from redstart.wire.jsonrpc import METHOD_NOT_FOUND, ProtocolError
 from redstart.wire.meta import Implementation
 
 if TYPE_CHECKING:
-    from redstart.features.completion import Completions
-    from redstart.features.resources import Resources
+    from redstart.features.completion import Completable, Completer
+    from redstart.features.prompts import CompiledPrompt
+    from redstart.features.resources import CompiledResource
     from redstart.server.middleware import Handler, Middleware
+
+T = TypeVar("T", bound=Compiled[Any])
 
 
 class Dispatch:
-    """Gives the runtime of a server its Description, and a new one at each change of what the server offers."""
+    """Keeps what is registered with a server, and makes the Description of it that the runtime asks for.
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        registries: Registries,
-        info: Implementation,
-        errors: ErrorPolicy,
-        instructions: str | None,
-        cache: Cache,
-    ) -> None:
+    A change only drops the description: the next call makes another one, so that many changes in a row cost one.
+    """
+
+    def __init__(self, runtime: Runtime, info: Implementation, options: ServerOptions) -> None:
         self._runtime = runtime
-        self._registries = registries
         self._info = info
-        self._modern = Modern(info)
-        self._errors = errors
-        self._instructions = instructions
-        self._cache = cache
+        self._options = options
         self._middleware: list[Middleware] = []
         self._declared: set[str] = set()
-        self.logs = True
-        """Whether `logging` is offered without being declared."""
-        registries.tools.changed.append(lambda: runtime.hub.changed("tools"))
-        registries.prompts.changed += [self.describe, lambda: runtime.hub.changed("prompts")]
-        for registry in (registries.resources, registries.templates):
-            registry.changed += [self.describe, lambda: runtime.hub.changed("resources")]
+        self._completers: dict[tuple[str, str], Completer] = {}
+        self._logs = True
+        names = ("on_duplicate", "page_size", "cache", "include_tags", "exclude_tags")
+        rules: dict[str, Any] = {name: value for name, value in options.items() if name in names}
+        self.tools: Registry[CompiledTool] = Registry("tool", **rules)
+        self.prompts: Registry[CompiledPrompt] = Registry("prompt", **rules)
+        self.resources: Registry[CompiledResource] = Registry("resource", **rules)
+        self.templates: Registry[CompiledResource] = Registry("resource template", **rules)
+        self._catalogs: dict[Registry[Any], Catalog[Any]] = {}
+        """Of the registries that have not changed since."""
+        self._lock = threading.Lock()
+        """Things may be registered in any thread: none may drop a description while it is being made."""
+        kinds: dict[Registry[Any], str] = {self.tools: "tools", self.prompts: "prompts", self.resources: "resources"}
+        for registry, kind in (*kinds.items(), (self.templates, "resources")):
+            registry.changed += [partial(self._drop, registry), partial(runtime.hub.changed, kind)]
+        runtime.describe = self.describe
 
-    @cached_property
-    def _resources(self) -> Resources:
-        from redstart.features.resources import Resources
+    def _drop(self, registry: Registry[Any] | None = None) -> None:
+        with self._lock:
+            self._runtime.current = None
+            if registry is not None:
+                self._catalogs.pop(registry, None)
 
-        return Resources(self._registries.resources, self._registries.templates, self._errors)
-
-    @cached_property
-    def completions(self) -> Completions:
-        """The completion of arguments of prompts and templates."""
-        from redstart.features.completion import Completions
-
-        registries = self._registries
-        return Completions(registries.prompts, registries.templates, self._resources.matching, self._errors)
+    # ------------------------------------------------------------ changes
 
     def wrap(self, layers: Iterable[Middleware]) -> None:
         """Put further middleware around every request, innermost last."""
         self._middleware += layers
-        self.describe()
+        self._drop()
 
     def declare(self, names: Iterable[str]) -> None:
         """Offer these capabilities even if nothing is registered for them."""
         self._declared |= set(names)
-        self.describe()
+        self._drop()
 
-    def describe(self) -> None:
-        """Give the runtime a description of the server as it is now."""
-        runtime, capabilities = self._runtime, self._capabilities()
-        runtime.hub.offers = set(capabilities)
-        if "resources" in capabilities:
-            runtime.hub.rule = self._resources.rule
-        offered = self._offered(capabilities)
-        runtime.description = Description(
-            info=self._info,
-            modern=self._modern,
-            errors=self._errors,
-            registries=self._registries,
-            capabilities=capabilities,
-            methods={name: self._wrapped(offered.get(name, self._refuse)) for name in METHODS},
+    def offer_no_logs(self) -> None:
+        """Offer `logging` only if it is declared."""
+        self._logs = False
+        self._drop()
+
+    def complete(self, ref: str, completer: Completer) -> None:
+        """Let `completer` complete its argument of what `ref` names: a prompt, or the text of a template."""
+        item = self.templates.items.get(ref) or self.prompts.items.get(ref)
+        if item is not None:
+            completer.check(item)
+        self._completers[ref, completer.argument] = completer
+        self._drop()
+
+    def check_completers(self, item: Completable) -> None:
+        """Check the completers that were given for `item` before it was registered."""
+        for (ref, _), completer in self._completers.items():
+            if ref == item.key:
+                completer.check(item)
+
+    # ------------------------------------------------------------ the description
+
+    def describe(self) -> Description:
+        """Describe the server as it is now."""
+        with self._lock:
+            self._runtime.current = description = self._describe()
+        return description
+
+    def _catalog(self, registry: Registry[T]) -> Catalog[T]:
+        if registry not in self._catalogs:
+            self._catalogs[registry] = registry.catalog()
+        return self._catalogs[registry]
+
+    def _describe(self) -> Description:
+        tools, prompts = self._catalog(self.tools), self._catalog(self.prompts)
+        resources, templates = self._catalog(self.resources), self._catalog(self.templates)
+        errors, declared = self._runtime.errors, self._declared
+        capabilities: dict[str, dict[str, bool]] = {"tools": {"listChanged": True}}
+        handlers: dict[str, Handler] = {"tools/call": Tools(tools, errors).call}
+        if self._logs or "logging" in declared:
+            capabilities["logging"] = {}
+        if prompts.items or "prompts" in declared:
+            from redstart.features.prompts import Prompts
+
+            capabilities["prompts"] = {"listChanged": True}
+            handlers["prompts/get"] = Prompts(prompts, errors).get
+        if resources.items or templates.items or "resources" in declared:
+            from redstart.features.resources import Resources
+
+            capabilities["resources"] = {"subscribe": True, "listChanged": True}
+            handlers["resources/read"] = Resources(resources, templates, errors).read
+        if prompts.items or templates.items or "completions" in declared:
+            from redstart.features.completion import Completions
+
+            completions = Completions(self._completers.copy(), prompts, templates, errors)
+            if completions or "completions" in declared:
+                capabilities["completions"] = {}
+                handlers["completion/complete"] = completions.complete
+        lists: dict[str, Catalog[Any]] = {
+            "tools/list": tools,
+            "prompts/list": prompts,
+            "resources/list": resources,
+            "resources/templates/list": templates,
+        }
+        handlers |= {name: self._pages(lists[name], METHODS[name].capability in capabilities) for name in lists}
+        handlers |= self._common_handlers(capabilities)
+        methods = {name: self._wrapped(handlers.get(name, self._refuse)) for name in METHODS}
+        return Description(capabilities, tools, prompts, resources, templates, methods)
+
+    def _common_handlers(self, capabilities: dict[str, dict[str, bool]]) -> dict[str, Handler]:
+        """The handlers of the methods that do not depend on what is registered."""
+        options, hub = self._options, self._runtime.hub
+        life = Lifecycle(
+            self._info, options["instructions"], self._runtime.modern, capabilities, options["cache"] or Cache()
         )
-
-    def _capabilities(self) -> dict[str, dict[str, bool]]:
-        registries, declared = self._registries, self._declared
-        offered: dict[str, dict[str, bool]] = {"tools": {"listChanged": True}}
-        if self.logs or "logging" in declared:
-            offered["logging"] = {}
-        if registries.prompts or "prompts" in declared:
-            offered["prompts"] = {"listChanged": True}
-        if registries.resources or registries.templates or "resources" in declared:
-            offered["resources"] = {"subscribe": True, "listChanged": True}
-        if "completions" in declared or ("completions" in self.__dict__ and self.completions):
-            offered["completions"] = {}
-        return offered
-
-    def _offered(self, capabilities: dict[str, dict[str, bool]]) -> dict[str, Handler]:
-        """The handlers of the methods that belong to these capabilities."""
-        registries, hub = self._registries, self._runtime.hub
-        life = Lifecycle(self._info, self._instructions, self._modern, capabilities, self._cache)
-        table: dict[str, Handler] = {
+        handlers: dict[str, Handler] = {
             "initialize": life.initialize,
             "ping": life.ping,
             "server/discover": life.discover,
             "logging/setLevel": life.set_level,
-            "tools/call": Tools(registries.tools, self._errors).call,
             "resources/subscribe": hub.subscribe,
             "resources/unsubscribe": hub.unsubscribe,
             "subscriptions/listen": hub.listen,
         }
-        if "prompts" in capabilities:
-            from redstart.features.prompts import Prompts
+        return {name: handlers[name] for name in handlers if METHODS[name].capability in (None, *capabilities)}
 
-            table["prompts/get"] = Prompts(registries.prompts, self._errors).get
-        if "resources" in capabilities:
-            table["resources/read"] = self._resources.read
-        if "completions" in capabilities:
-            table["completion/complete"] = self.completions.complete
-        table = {name: table[name] for name in table if METHODS[name].capability in (None, *capabilities)}
-        lists: dict[str, Registry[Any]] = {
-            "tools/list": registries.tools,
-            "prompts/list": registries.prompts,
-            "resources/list": registries.resources,
-            "resources/templates/list": registries.templates,
-        }
-        pages = {
-            name: self._pages(registry, METHODS[name].capability in capabilities) for name, registry in lists.items()
-        }
-        return {**table, **pages}
-
-    def _pages(self, registry: Registry[Any], offered: bool) -> Handler:
+    def _pages(self, catalog: Catalog[Any], offered: bool) -> Handler:
         # Middleware gets a result that it can read and change. Without middleware the encoded page is sent as it is.
-        find = registry.result if self._middleware else registry.page
+        find = catalog.result if self._middleware else catalog.page
 
         async def page(call: Call) -> Any:
             # For a list that is not offered, handshake clients get an empty list, and modern clients an error.

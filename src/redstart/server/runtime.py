@@ -1,7 +1,8 @@
 """Runs calls: one task each, cancelled when the peer says so, and every exception turned into bytes in one place.
 
 A Runtime owns what outlives a change of the server: the loop, the threads, the lifespan, the store. It holds a
-Description of the server, which each change replaces as a whole, and knows nothing else of it.
+Description of what the server offers, which each change replaces as a whole, and knows nothing else of it. A call
+keeps the description that it began with.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from msgspec import UNSET, Struct
 from redstart.execution.executor import Executor
 from redstart.execution.threads import Pool
 from redstart.features.errors import ErrorPolicy, SettingsError, ToolError, Unwind, log
-from redstart.features.registry import Registry
+from redstart.features.registry import Catalog
 from redstart.features.subscriptions import Hub, Peer
 from redstart.features.tools import CompiledTool
 from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from redstart.asking.dialogue import Asking
     from redstart.asking.seal import KeyRing
     from redstart.features.prompts import CompiledPrompt
-    from redstart.features.resources import CompiledResource
+    from redstart.features.resources import CompiledResource, Resources
     from redstart.server.authenticate import Authenticator
     from redstart.server.middleware import Handler
     from redstart.store.shared import SharedState
@@ -50,23 +51,14 @@ _ANSWERED: Final = b"{}"
 _EAGER = sys.version_info >= (3, 12)
 
 
-class Registries(Struct, frozen=True, eq=False):
-    """What is registered with a server, in compiled form. They change when something is registered or removed."""
-
-    tools: Registry[CompiledTool]
-    prompts: Registry[CompiledPrompt]
-    resources: Registry[CompiledResource]
-    templates: Registry[CompiledResource]
-
-
 class Description(Struct, frozen=True, eq=False):
-    """A server as its calls need it. It is immutable: at each change `Dispatch` makes another one."""
+    """What a server offers at one moment. It does not change: after a change `Dispatch` makes another one."""
 
-    info: Implementation
-    modern: Modern
-    errors: ErrorPolicy
-    registries: Registries
     capabilities: dict[str, dict[str, bool]]
+    tools: Catalog[CompiledTool]
+    prompts: Catalog[CompiledPrompt]
+    resources: Catalog[CompiledResource]
+    templates: Catalog[CompiledResource]
     methods: Mapping[str, Handler]
     """The handler of each method, with the middleware around it."""
 
@@ -87,15 +79,20 @@ class Runtime:
     loading: ClassVar[list[SettingsError] | None] = None
     """In a child process that loads the file of its tool: the errors of servers in that file that tried to start."""
 
-    def __init__(self, name: str, options: ServerOptions) -> None:
-        self.name = name
+    def __init__(self, info: Implementation, options: ServerOptions) -> None:
+        self.name = info.name
+        self.modern = Modern(info)
         self.options = options
+        self.errors = ErrorPolicy(options["expose_errors"], options["debug"])
         self.given_keys: list[str | bytes] = list(options["keys"] or ())  # type: ignore[arg-type]  # by its rule
-        self.description: Description
+        self.current: Description | None = None
+        """The description of the server; None after a change, until the next call."""
+        self.describe: Callable[[], Description]
+        """Makes the next description and puts it into `current`. `Dispatch` sets it."""
         self.pool = Pool(options["threads"])
         self.executor: Executor
         """Decides how handlers run. `Server` sets it, because it knows the classes of contexts."""
-        self.hub = Hub()
+        self.hub = Hub(lambda: self.description.capabilities, lambda uri: self.resources.rule(uri))
         if options["store"] is not None:  # an error in the option is raised now, not at first use
             _ = self.store
         self.force_replay = False
@@ -116,6 +113,18 @@ class Runtime:
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Task[None] | None = None
 
+    @property
+    def description(self) -> Description:
+        """What the server offers now."""
+        return self.current or self.describe()
+
+    @property
+    def resources(self) -> Resources:
+        """What can be read now."""
+        from redstart.features.resources import Resources
+
+        return Resources(self.description.resources, self.description.templates, self.errors)
+
     @cached_property
     def store(self) -> SharedState:
         """The state that processes share; opened when it is first needed."""
@@ -131,7 +140,7 @@ class Runtime:
             return None
         from redstart.server.authenticate import Authenticator
 
-        return Authenticator(auth, self.description.errors)
+        return Authenticator(auth, self.errors)
 
     @cached_property
     def keys(self) -> KeyRing:
@@ -149,7 +158,7 @@ class Runtime:
         return Asking(self.name, self._find_tool, self.keys, lambda: self.store, timeout, single_use)
 
     def _find_tool(self, name: str) -> CompiledTool | None:
-        return self.description.registries.tools.items.get(name)
+        return (self.current or self.describe()).tools.items.get(name)
 
     def load_keys(self) -> None:
         """Read the configured keys, so that an error in them is raised at the start and not at the first question."""
@@ -215,7 +224,7 @@ class Runtime:
 
     def link(self, session: Session | None = None) -> Link:
         """A link for a new peer."""
-        return Link(self.description.modern, session)
+        return Link(self.modern, session)
 
     def feed(self, peer: Peer, data: bytes, principal: object = None) -> None:
         """One message of a stream peer."""
@@ -256,7 +265,7 @@ class Runtime:
         current_call.set((call, self))
         try:
             try:
-                params, handler = call.params, self.description.methods[call.method.name]
+                params, handler = call.params, (self.current or self.describe()).methods[call.method.name]
                 if call.batch is not None:
                     call.batch.check_room()
                 if call.method.may_ask and (
@@ -291,7 +300,7 @@ class Runtime:
     def _failed(self, call: Call, error: BaseException) -> bytes | None:
         """The answer to a call that failed outside of its handler."""
         words = isinstance(error, ToolError)  # raised by middleware, with a text for the model
-        text = str(error) if words else self.description.errors.text(error, f"The request {call.method.name}")
+        text = str(error) if words else self.errors.text(error, f"The request {call.method.name}")
         if call.method.name == "tools/call":
             if isinstance(error, ToolError):
                 return call.link.reply(call, error.result())

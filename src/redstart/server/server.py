@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, TypeV
 from redstart.execution.dependencies import Contexts, MakeContext, RequestContext, injected
 from redstart.execution.executor import Executor
 from redstart.execution.limits import CallLimits
-from redstart.features.errors import ErrorPolicy, RegistrationError, SettingsError, place
-from redstart.features.options import Cache, PredicateOptions, PromptOptions, ResourceOptions, ToolOptions
+from redstart.features.errors import RegistrationError, SettingsError, place
+from redstart.features.options import PredicateOptions, PromptOptions, ResourceOptions, ToolOptions
 from redstart.features.registry import Registry
 from redstart.features.rules import (
     REQUIRED_TEXT,
@@ -31,17 +31,15 @@ from redstart.features.rules import (
     did_you_mean,
     showing,
 )
-from redstart.features.tools import CompiledTool, Tool, tool_of
+from redstart.features.tools import Tool, tool_of
 from redstart.schema.callables import SignatureError
 from redstart.schema.types import UnsupportedType
 from redstart.server.dispatch import Dispatch
-from redstart.server.runtime import Registries, Runtime
+from redstart.server.runtime import Runtime
 from redstart.server.settings import CAPABILITIES, LIST, MIDDLEWARE, SERVER_NAME, ServerOptions, listed
 from redstart.wire.meta import Implementation
 
 if TYPE_CHECKING:
-    from redstart.features.prompts import CompiledPrompt
-    from redstart.features.resources import CompiledResource
     from redstart.server.middleware import Middleware
     from redstart.transports.http import Endpoint
     from redstart.transports.options import EndpointOptions, HttpOptions, StdioOptions
@@ -106,24 +104,18 @@ class Server:
             given["website_url"] or None,
             list(given["icons"]) if given["icons"] else None,
         )
-        self.errors = ErrorPolicy(given["expose_errors"], given["debug"])
-        self.runtime = Runtime(name, given)
+        self.runtime = Runtime(self.info, given)
         self.limits = CallLimits(
             given["timeout"], given["max_concurrency"], given["max_queue"], given["max_result_bytes"]
         )
         contexts = Contexts(_context_class, self._make_context)
         executor = Executor(self.runtime.pool, contexts, self.limits, given["processes"])
         self._executor = self.runtime.executor = executor
-        names = ("on_duplicate", "page_size", "cache", "include_tags", "exclude_tags")
-        rules: dict[str, Any] = {key: value for key, value in given.items() if key in names}
-        self.tools: Registry[CompiledTool] = Registry("tool", **rules)
-        self.prompts: Registry[CompiledPrompt] = Registry("prompt", **rules)
-        self.resources: Registry[CompiledResource] = Registry("resource", **rules)
-        self.templates: Registry[CompiledResource] = Registry("resource template", **rules)
-        self._registries = Registries(self.tools, self.prompts, self.resources, self.templates)
-        self._dispatch = Dispatch(
-            self.runtime, self._registries, self.info, self.errors, given["instructions"], given["cache"] or Cache()
-        )
+        self._dispatch = Dispatch(self.runtime, self.info, given)
+        self.tools = self._dispatch.tools
+        self.prompts = self._dispatch.prompts
+        self.resources = self._dispatch.resources
+        self.templates = self._dispatch.templates
         self._dispatch.wrap(given["middleware"])
         self._dispatch.declare(given["capabilities"])
         self._serve_options()
@@ -180,8 +172,7 @@ class Server:
         options.setdefault("instructions", description_of(served))
         server = cls(name or name_of(served), **options)
         if adopt(server, served, include, exclude) is not None:  # a provider says itself what it offers
-            server._dispatch.logs = False
-            server._dispatch.describe()
+            server._dispatch.offer_no_logs()
         return server
 
     @property
@@ -306,8 +297,7 @@ class Server:
             check_is_callable(fn)
             completer = Completer(fn, argument, place(fn))
             completer.compile(self._executor)
-            self._dispatch.completions.add(ref, completer)
-            self._dispatch.describe()
+            self._dispatch.complete(ref, completer)
             return fn
 
         return decorate
@@ -344,7 +334,7 @@ class Server:
             compiled.sees = seen_by(declared.visible, self._executor.contexts)
         registry: Registry[Any] = self.tools
         if declared.kind != "tool":
-            self._dispatch.completions.check(compiled)
+            self._dispatch.check_completers(compiled)
             registry = self.prompts
         if declared.kind == "resource":
             registry = self.resources if compiled.template is None else self.templates

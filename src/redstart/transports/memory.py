@@ -70,7 +70,7 @@ class MemoryPeer:
             log.error("the server did not start: %s", error)
             reason = str(error)
         else:
-            reason = self._runtime.description.errors.text(error, "the start of the server")
+            reason = self._runtime.errors.text(error, "the start of the server")
         return ProtocolError(INTERNAL_ERROR, f"The server did not start: {reason}")
 
     def _refuse(self, refusal: ProtocolError) -> None:

@@ -98,7 +98,7 @@ async def answer_route(runtime: Runtime, request: HttpRequest, endpoint: str) ->
         value = await _call(runtime, handler, Request(method, path, query, headers, body))
         status, kinds, data = _response(value)
     except Exception as error:
-        text = runtime.description.errors.text(error, f"The route {path}")
+        text = runtime.errors.text(error, f"The route {path}")
         status, kinds, data = 500, [_TEXT], text.encode()
     await request.reply(status, data, kinds)
 
