@@ -10,12 +10,11 @@ from redstart.execution.dependencies import Contexts, injected
 from redstart.features.errors import RegistrationError, log, place
 from redstart.features.options import Visible
 from redstart.protocol.call import Call
-from redstart.schema.callables import target_of
 
 
 def seen_by(visible: Visible, contexts: Contexts) -> Callable[[Call], bool]:
     """The check whether the user of a call may see a tool, prompt or resource. If `visible` raises, it is hidden."""
-    parameters = target_of(visible).resolved(lenient=True)
+    parameters = list(inspect.signature(visible, eval_str=True).parameters.values())
     if len(parameters) != 1 or inspect.iscoroutinefunction(visible):
         raise RegistrationError(f"{place(visible)}: visible= is a plain function of one parameter, the user")
     name, annotation = parameters[0].name, parameters[0].annotation
