@@ -19,7 +19,7 @@ from collections.abc import Awaitable
 import msgspec
 from msgspec import UNSET
 
-from redstart.execution.dependencies import Contexts, MakeContext, RequestContext, injected, make_plan, run_here
+from redstart.execution.dependencies import RequestContext, injected, make_plan, run_here
 from redstart.execution.generators import at_once, collect
 from redstart.execution.processes import ChildMessage, Children, ChildSetup, Location, Packed, Thrown
 from redstart.features.errors import SettingsError, ToolError
@@ -63,12 +63,9 @@ class ChildContext(RequestContext):
         raise TypeError('a tool in a process of its own cannot ask; use executor="thread"')
 
 
-def _no_context(kind: type[RequestContext]) -> MakeContext:
+def _no_context(awaits: bool) -> type[RequestContext]:
     """Registration has refused a tool that takes a context."""
     raise TypeError("a tool in a process of its own cannot have a context")
-
-
-_CONTEXTS = Contexts(lambda awaits: RequestContext, _no_context)
 
 
 def load(location: Location) -> Function:
@@ -115,7 +112,7 @@ class ChildRunner:
         # The server has accepted the signature already, strictly or not.
         signature = compile_signature(self._fn, injected=injected, lenient=True) if location.typed else None
         self._bind = decode if signature is None else signature.bind
-        self._plan = make_plan(self._fn, signature.injected if signature else {}, _CONTEXTS, in_thread=True)
+        self._plan = make_plan(self._fn, signature.injected if signature else {}, _no_context, in_thread=True)
         self._cut = location.cut
         self._context = ChildContext(parent)
         self._loop = asyncio.Runner()

@@ -231,7 +231,7 @@ def test_a_full_server_says_busy_and_serves_again_afterwards() -> None:
 
     async def script(peer: Peer) -> tuple[str, str]:
         first, second = peer.begin("work")[1], peer.begin("work")[1]
-        room = server.runtime.executor.gate
+        room = server.runtime.gate
         assert room is not None
         await until(lambda: room.waiting == 1)
         busy = await peer.failure("work")

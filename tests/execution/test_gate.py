@@ -119,7 +119,7 @@ def test_no_room_is_lost_and_none_is_won(revision: str, how: str) -> None:
             for question in questions:
                 player.send({"id": question["id"], "result": accept(answer="x")})
             assert said(await player.receive()) == (id, "both")
-        gate = server.runtime.executor.gate
+        gate = server.runtime.gate
         assert gate is not None
         while gate.active:  # the cancelled handler is on its way out
             await asyncio.sleep(0)

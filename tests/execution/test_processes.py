@@ -88,7 +88,7 @@ def test_one_call_at_a_time_per_child_and_no_more_children_than_allowed() -> Non
 
     async def script(peer: Peer) -> set[str]:
         answers = await asyncio.gather(*(peer.begin(("pid", "waits")[i % 2])[1] for i in range(12)))
-        assert len(server.runtime.executor.children().all) <= 2
+        assert len(server.runtime.children().all) <= 2
         return {answer["result"]["content"][0]["text"] for answer in answers}
 
     assert "awaited" in play(server, script)
@@ -157,7 +157,7 @@ def test_a_child_that_dies_is_an_error_and_the_next_call_gets_another() -> None:
 
     async def script(peer: Peer) -> tuple[str, str]:
         died = await peer.failure("fails", how="die")
-        assert server.runtime.executor.children().gate.active == 0
+        assert server.runtime.children().gate.active == 0
         return died, await peer.failure("fails", how="tool")
 
     died, after = play(server, script)
@@ -185,7 +185,7 @@ def test_a_child_is_killed_with_its_own_children(tmp_path: Path, how: str) -> No
         elif how == "disconnect":
             await peer.close()
         else:
-            server.runtime.executor.close()
+            server.runtime.close()
         await until(lambda: not any(map(alive, found)))
         if how in ("cancel", "timeout"):
             assert int(await peer.text("pid")) not in found
@@ -198,7 +198,7 @@ def test_many_cancelled_calls_leave_no_child_and_no_descriptor(tmp_path: Path) -
 
     async def script(peer: Peer) -> None:
         await peer.tool("pid")
-        server.runtime.executor.close()
+        server.runtime.close()
         await asyncio.sleep(0)
         before = len(os.listdir("/dev/fd"))
         ids = [peer.begin("hangs", marker=str(tmp_path / str(i)))[0] for i in range(200)]
@@ -206,9 +206,9 @@ def test_many_cancelled_calls_leave_no_child_and_no_descriptor(tmp_path: Path) -
         for id in ids:
             peer.cancel(id)
         await peer.tool("pid")
-        children = server.runtime.executor.children()
+        children = server.runtime.children()
         await until(lambda: len(children.all) <= 1 and children.gate.waiting == 0)
-        server.runtime.executor.close()
+        server.runtime.close()
         await until(lambda: len(os.listdir("/dev/fd")) <= before)
 
     play(server, script)
@@ -224,7 +224,7 @@ def test_a_child_whose_call_is_cancelled_before_a_thread_takes_it_is_reaped() ->
 
     async def script(peer: Peer) -> bool:
         pid = int(await peer.text("pid"))
-        children = server.runtime.executor.children()
+        children = server.runtime.children()
         blocked = children.threads.run(blocks, {})
         await until(busy.is_set)
         id, _ = peer.begin("pid")

@@ -18,6 +18,7 @@ from redstart import (
     RegistrationError,
     Server,
     SyncContext,
+    Tool,
     ToolError,
     current_context,
 )
@@ -345,8 +346,19 @@ def test_a_name_under_type_checking_is_named_with_the_place(tmp_path: Path, monk
 )
 @pytest.mark.parametrize("kind", [Context, SyncContext])
 def test_a_name_of_another_framework_is_an_error_that_names_ours(kind: Any, name: str, ours: str) -> None:
+    contexts: list[Any] = []
+
+    async def on_loop(ctx: Context) -> None:
+        contexts.append(ctx)
+
+    def in_thread(ctx: SyncContext) -> None:
+        contexts.append(ctx)
+
+    server = Server("s", tools=[Tool("take", handler=on_loop if kind is Context else in_thread)])
+    ask(server, MODERN, "tools/call", name="take", arguments={})
+    (ctx,) = contexts
     with pytest.raises(AttributeError, match=rf"ctx\.{name}.*; write {ours}$"):
-        getattr(kind(None, None), name)
+        getattr(ctx, name)
     with pytest.raises(AttributeError, match=r"does not have this name$"):
-        getattr(kind(None, None), "x" * 9)
-    assert not hasattr(kind(None, None), "__deepcopy__")
+        getattr(ctx, "x" * 9)
+    assert not hasattr(ctx, "__deepcopy__")

@@ -4,10 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
-from redstart import Call, Client, Next, Prompt, Resource, Result, Server, Tool
+from redstart import Call, Client, Next, Prompt, Resource, Result, Server, SyncContext, Tool
+
+
+def test_another_description_takes_the_place_of_the_first() -> None:
+    """What is compiled for one server runs in the threads, and with the lifespan, of the one that runs its calls."""
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[str]:
+        yield server.version
+
+    def handler(ctx: SyncContext) -> str:
+        return f"with the lifespan of {ctx.lifespan}"
+
+    first = Server("shop", version="1", lifespan=lifespan, tools=[Tool("old", handler=handler)])
+    second = Server("shop", version="2", lifespan=lifespan, tools=[Tool("new", handler=handler)])
+
+    async def test() -> list[list[str]]:
+        async with Client(first) as client:
+            names = [[tool.name for tool in await client.list_tools()]]
+            first.runtime.current = second.runtime.description
+            names.append([tool.name for tool in await client.list_tools()])
+            assert (await client.call_tool("new")).text == "with the lifespan of 1"
+            assert (first.runtime.pool.counts.threads, second.runtime.pool.counts.threads) == (1, 0)
+        return names
+
+    assert asyncio.run(test()) == [["old"], ["new"]]
 
 
 def test_a_description_does_not_change() -> None:

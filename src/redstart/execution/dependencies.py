@@ -48,6 +48,9 @@ class RequestContext:
 
     __slots__ = ()
 
+    def __init__(self, call: Call) -> None:
+        raise NotImplementedError
+
     @property
     def cancelled(self) -> bool:
         raise NotImplementedError
@@ -66,31 +69,21 @@ class RequestContext:
 MakeContext: TypeAlias = Callable[[Call], RequestContext]
 
 
-class Contexts(Struct, frozen=True):
-    """The two classes of contexts, and how one is made."""
+ContextFor: TypeAlias = Callable[[bool], type[RequestContext]]
+"""From whether a handler is an `async def` to the class of its context. A handler may ask for a subclass of it."""
 
-    class_for: Callable[[bool], type[RequestContext]]
-    """From whether a handler is an `async def` to the class of its context."""
-    maker: Callable[[type[RequestContext]], MakeContext]
-    """From a class, which may be a subclass of one of them, to the function that makes the context of a call."""
 
-    def make_for(self, awaits: bool) -> MakeContext:
-        """The function that makes the context of an `async def` handler, or of a `def` handler."""
-        return self.maker(self.class_for(awaits))
-
-    def make(self, fn: Function, name: str, annotation: object) -> MakeContext:
-        """The function that makes the context for the parameter `name` of `fn`."""
-        kind = _context_class(annotation)
-        right = self.class_for(is_async(fn))
-        if annotation is inspect.Parameter.empty:
-            return self.maker(right)
-        if kind is None or not issubclass(kind, right):
-            form = "an `async def`" if is_async(fn) else "a `def`"
-            text = f"{place(fn)}: {name_of(fn)} is {form}, so write `{name}: {right.__name__}`"
-            if kind is not None and _is_foreign(kind):
-                text += f", from `from redstart import {right.__name__}`; this one is {kind.__module__}.{kind.__name__}"
-            raise RegistrationError(text)
-        return self.maker(kind)
+def context_class(fn: Function, name: str, annotation: object, context_for: ContextFor) -> type[RequestContext]:
+    """The class of the context for the parameter `name` of `fn`."""
+    kind = _context_class(annotation)
+    right = context_for(is_async(fn))
+    if kind is None or not issubclass(kind, right):
+        form = "an `async def`" if is_async(fn) else "a `def`"
+        text = f"{place(fn)}: {name_of(fn)} is {form}, so write `{name}: {right.__name__}`"
+        if kind is not None and _is_foreign(kind):
+            text += f", from `from redstart import {right.__name__}`; this one is {kind.__module__}.{kind.__name__}"
+        raise RegistrationError(text)
+    return kind
 
 
 def injected(annotation: object, default: object) -> bool:
@@ -157,10 +150,10 @@ class Plan(Struct):
         return any(source not in made for _, source in wants)
 
 
-def make_plan(fn: Function, wanted: Arguments, contexts: Contexts, *, in_thread: bool) -> Plan:
+def make_plan(fn: Function, wanted: Arguments, context_for: ContextFor, *, in_thread: bool) -> Plan:
     """What to make for the injected parameters `wanted` of `fn`."""
     steps: dict[Function, Dependency] = {}
-    wants = tuple((name, _source(fn, name, annotation, contexts, steps, [])) for name, annotation in wanted.items())
+    wants = tuple((name, _source(fn, name, annotation, context_for, steps, [])) for name, annotation in wanted.items())
     order = list(steps.values())
     early: set[Function] = set()
     for step in reversed(order):
@@ -173,14 +166,14 @@ def _source(
     fn: Function,
     name: str,
     annotation: object,
-    contexts: Contexts,
+    context_for: ContextFor,
     steps: dict[Function, Dependency],
     path: Sequence[Function],
 ) -> Function:
     """The function that makes a context, or the function of the dependency that makes the value."""
     depends = _depends(annotation, inspect.signature(fn).parameters[name].default)
     if depends is None:
-        return contexts.make(fn, name, annotation)
+        return context_class(fn, name, annotation, context_for)
     provide = depends.provide
     if provide in path:
         circle = " → ".join(name_of(f) for f in [*path[path.index(provide) :], provide])
@@ -188,7 +181,7 @@ def _source(
     if provide not in steps:
         wanted = dict(_injected_parameters(provide))
         below = [*path, provide]
-        wants = tuple((each, _source(provide, each, kind, contexts, steps, below)) for each, kind in wanted.items())
+        wants = tuple((each, _source(provide, each, kind, context_for, steps, below)) for each, kind in wanted.items())
         steps[provide] = Dependency(provide, kind_of(provide), wants)
     return provide
 
@@ -213,25 +206,28 @@ def _injected_parameters(provide: Function) -> Iterator[tuple[str, object]]:
 
 # ---------------------------------------------------------------- calls
 
+PoolOf: TypeAlias = Callable[[Call], Pool]
+"""From a call to the threads of the server that runs it."""
 _closing: set[asyncio.Task[None]] = set()
 """Keeps the tasks that clean up late alive."""
 
 
-def on_loop(work: Function, plan: Plan, pool: Pool) -> Invoke:
+def on_loop(work: Function, plan: Plan, pool_of: PoolOf) -> Invoke:
     """Run `work`, whose result is awaited, with what the plan makes."""
 
     async def invoke(call: Call, arguments: Arguments) -> object:
         async with AsyncExitStack() as stack:
-            made = await _enter(plan.early, stack, call, pool)
+            made = await _enter(plan.early, stack, call, pool_of(call))
             return await work(**arguments, **_values(plan.wants, made, call))
 
     return invoke
 
 
-def in_thread(work: Function, plan: Plan, pool: Pool) -> Invoke:
+def in_thread(work: Function, plan: Plan, pool_of: PoolOf) -> Invoke:
     """Run `work` in a thread with what the plan makes."""
 
     async def invoke(call: Call, arguments: Arguments) -> object:
+        pool = pool_of(call)
         async with AsyncExitStack() as stack:
             made = await _enter(plan.early, stack, call, pool)
             return await _result(pool.run(partial(run_here, work, plan, made, call), arguments), stack)

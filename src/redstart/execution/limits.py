@@ -150,11 +150,11 @@ async def stepped_out() -> AsyncIterator[None]:
         await place.step_in(wait=True)
 
 
-def gated(invoke: Invoke, gate: Gate) -> Invoke:
-    """`invoke`, behind the gate. A tool that calls a tool does not wait for a place that it holds itself."""
+def gated(invoke: Invoke, gate_of: Callable[[Call], Gate]) -> Invoke:
+    """`invoke`, behind a gate. A tool that calls a tool does not wait for a place that it holds itself."""
 
     async def admitted(call: Call, arguments: Arguments) -> object:
-        held = _held.get()
+        gate, held = gate_of(call), _held.get()
         if gate in held:
             return await invoke(call, arguments)
         await gate.enter()

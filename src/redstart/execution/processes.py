@@ -164,10 +164,9 @@ def locate(fn: Function, *, typed: bool, cut: Cut | None) -> Location:
 
 
 def in_process(
-    fn: Function, plan: Plan, processes: Callable[[], Children], make_context: MakeContext, cut: Cut | None, typed: bool
+    fn: Function, plan: Plan, location: Location, make_context: MakeContext, children_of: Callable[[Call], Children]
 ) -> Invoke:
     """Run `fn` in a child. A child has no client to talk to, and no loop that ours could share."""
-    location = locate(fn, typed=typed, cut=cut)
     if plan.early or plan.takes_context:
         what = "an async dependency" if plan.early else "a context"
         raise RegistrationError(
@@ -176,7 +175,7 @@ def in_process(
         )
 
     async def invoke(call: Call, arguments: Arguments) -> object:
-        children = processes()
+        children = children_of(call)
         line = to_json(arguments)
         with off_the_clock():
             child = await children.acquire(location)
@@ -192,7 +191,7 @@ def in_process(
             raise
         finally:
             children.release(child)
-        return message.outcome(cut)
+        return message.outcome(location.cut)
 
     return invoke
 

@@ -6,20 +6,20 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from redstart.execution.dependencies import Contexts, injected
+from redstart.execution.dependencies import ContextFor, context_class, injected
 from redstart.features.errors import RegistrationError, log, place
 from redstart.features.options import Visible
 from redstart.protocol.call import Call
 
 
-def seen_by(visible: Visible, contexts: Contexts) -> Callable[[Call], bool]:
+def seen_by(visible: Visible, context_for: ContextFor) -> Callable[[Call], bool]:
     """The check whether the user of a call may see a tool, prompt or resource. If `visible` raises, it is hidden."""
     parameters = list(inspect.signature(visible, eval_str=True).parameters.values())
     if len(parameters) != 1 or inspect.iscoroutinefunction(visible):
         raise RegistrationError(f"{place(visible)}: visible= is a plain function of one parameter, the user")
     name, annotation = parameters[0].name, parameters[0].annotation
     wants_context = injected(annotation, parameters[0].default)
-    view = contexts.make(visible, name, annotation) if wants_context else _user
+    view = context_class(visible, name, annotation, context_for) if wants_context else _user
 
     def sees(call: Call) -> bool:
         try:

@@ -90,7 +90,7 @@ class Compiler(Protocol):
         """Give a compiled form the function that runs its handler, or runs `invoke` in place of it."""
 
     def context_for(self, fn: Function) -> Callable[[Call], Any]:
-        """The function that makes the kind of context that suits `fn`."""
+        """The kind of context that suits `fn`."""
 
     def compose(
         self,

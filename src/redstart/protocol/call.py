@@ -124,8 +124,10 @@ class Call(Struct, eq=False):
     headers: Headers | None = None
     batch: Batch | None = None
     channel: Channel = cast("Channel", None)
-    """Where messages about the call go. This and the next two are set by the layers above."""
+    """Where messages about the call go. This and the next ones are set by the layers above."""
     principal: Any = None
+    runner: object = None
+    """What runs the call: it has the threads, processes and limits of the server. See `execution.executor.Runner`."""
     run: Any = None
     dialogue: CallDialogue | None = None
     progress: float | None = None

@@ -60,7 +60,9 @@ class Facts(RequestContext, Generic[App]):
 
     __slots__ = ("_call", "_runtime")
 
-    def __init__(self, call: Call, runtime: Runtime) -> None:
+    def __init__(self, call: Call) -> None:
+        runtime = call.runner
+        assert isinstance(runtime, Runtime)
         self._call = call
         self._runtime = runtime
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 from msgspec import UNSET, Struct
 
-from redstart.execution.executor import Executor
-from redstart.execution.threads import Pool
+from redstart.execution.executor import Runner
+from redstart.execution.limits import CallLimits
 from redstart.features.errors import ErrorPolicy, SettingsError, ToolError, Unwind, log
 from redstart.features.registry import Catalog
 from redstart.features.subscriptions import Hub, Peer
@@ -70,16 +70,19 @@ class Hosted(Protocol):
     def runtime(self) -> Runtime: ...
 
 
-current_call: contextvars.ContextVar[tuple[Call, Runtime]] = contextvars.ContextVar("redstart.call")
+current_call: contextvars.ContextVar[Call] = contextvars.ContextVar("redstart.call")
 
 
-class Runtime:
+class Runtime(Runner):
     """Runs the calls of one server, and owns its loop, threads, lifespan and store."""
 
     loading: ClassVar[list[SettingsError] | None] = None
     """In a child process that loads the file of its tool: the errors of servers in that file that tried to start."""
 
     def __init__(self, info: Implementation, options: ServerOptions) -> None:
+        timeout, concurrency, queue = options["timeout"], options["max_concurrency"], options["max_queue"]
+        limits = CallLimits(timeout, concurrency, queue, options["max_result_bytes"])
+        super().__init__(limits, options["threads"], options["processes"])
         self.name = info.name
         self.modern = Modern(info)
         self.options = options
@@ -89,9 +92,6 @@ class Runtime:
         """The description of the server; None after a change, until the next call."""
         self.describe: Callable[[], Description]
         """Makes the next description and puts it into `current`. `Dispatch` sets it."""
-        self.pool = Pool(options["threads"])
-        self.executor: Executor
-        """Decides how handlers run. `Server` sets it, because it knows the classes of contexts."""
         self.hub = Hub(lambda: self.description.capabilities, lambda uri: self.resources.rule(uri))
         if options["store"] is not None:  # an error in the option is raised now, not at first use
             _ = self.store
@@ -214,7 +214,7 @@ class Runtime:
         if "asking" in self.__dict__:
             await self.asking.steps.finish()
         await self.pool.settle(GRACE)
-        self.executor.close()
+        self.close()
         if self.authenticator is not None:
             self.authenticator.close()
         if stack is not None:
@@ -262,7 +262,8 @@ class Runtime:
 
     async def answer(self, call: Call) -> bytes | None:
         """Run one call to its bytes. The only place where an exception becomes a JSON-RPC error."""
-        current_call.set((call, self))
+        call.runner = self
+        current_call.set(call)
         try:
             try:
                 params, handler = call.params, (self.current or self.describe()).methods[call.method.name]

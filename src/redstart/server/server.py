@@ -14,9 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, TypeVar, Unpack, overload
 
-from redstart.execution.dependencies import Contexts, MakeContext, RequestContext, injected
+from redstart.execution.dependencies import RequestContext, injected
 from redstart.execution.executor import Executor
-from redstart.execution.limits import CallLimits
 from redstart.features.errors import RegistrationError, SettingsError, place
 from redstart.features.options import PredicateOptions, PromptOptions, ResourceOptions, ToolOptions
 from redstart.features.registry import Registry
@@ -105,12 +104,8 @@ class Server:
             list(given["icons"]) if given["icons"] else None,
         )
         self.runtime = Runtime(self.info, given)
-        self.limits = CallLimits(
-            given["timeout"], given["max_concurrency"], given["max_queue"], given["max_result_bytes"]
-        )
-        contexts = Contexts(_context_class, self._make_context)
-        executor = Executor(self.runtime.pool, contexts, self.limits, given["processes"])
-        self._executor = self.runtime.executor = executor
+        self.limits = self.runtime.limits
+        self._executor = Executor(self.limits, _context_for)
         self._dispatch = Dispatch(self.runtime, self.info, given)
         self.tools = self._dispatch.tools
         self.prompts = self._dispatch.prompts
@@ -119,9 +114,6 @@ class Server:
         self._dispatch.wrap(given["middleware"])
         self._dispatch.declare(given["capabilities"])
         self._serve_options()
-
-    def _make_context(self, kind: Any) -> MakeContext:
-        return partial(kind, runtime=self.runtime)
 
     def _serve_options(self) -> None:
         """Serve what the options name."""
@@ -329,9 +321,7 @@ class Server:
     def _add(self, declared: Any, replace: bool) -> None:
         compiled = declared.compile(self._executor)
         if declared.visible is not None:
-            from redstart.execution.visibility import seen_by
-
-            compiled.sees = seen_by(declared.visible, self._executor.contexts)
+            compiled.sees = self._executor.seen_by(declared.visible)
         registry: Registry[Any] = self.tools
         if declared.kind != "tool":
             self._dispatch.check_completers(compiled)
@@ -507,7 +497,7 @@ class Server:
         return decorate
 
 
-def _context_class(awaits: bool) -> type[RequestContext]:
+def _context_for(awaits: bool) -> type[RequestContext]:
     """The class of contexts of `async def` or of `def` handlers; loaded for the first handler that has one."""
     if awaits:
         from redstart.server.context import Context

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, o
 from redstart.features.errors import Unwind
 from redstart.protocol.call import Call
 from redstart.server.context import App, Context, Facts, Work
-from redstart.server.runtime import Runtime, current_call
+from redstart.server.runtime import current_call
 from redstart.wire.jsonrpc import decode
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ class SyncContext(Facts[App]):
 
     __slots__ = ("_async",)
 
-    def __init__(self, call: Call, runtime: Runtime) -> None:
-        super().__init__(call, runtime)
-        self._async: Context[App] = _Threaded(call, runtime)
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self._async: Context[App] = _Threaded(call)
 
     def _wait(self, work: Work[R]) -> R:
         """Run `work` on the loop while this thread waits."""
@@ -198,11 +198,11 @@ def current_context() -> Any:
     ...
     RuntimeError: no request is being served here
     """
-    request = current_call.get(None)
-    if request is None:
+    call = current_call.get(None)
+    if call is None:
         raise RuntimeError("no request is being served here")
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return SyncContext(*request)
-    return Context(*request)
+        return SyncContext(call)
+    return Context(call)
