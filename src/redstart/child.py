@@ -22,7 +22,7 @@ from msgspec import UNSET
 from redstart.execution.dependencies import RequestContext, injected, make_plan, run_here
 from redstart.execution.generators import at_once, collect
 from redstart.execution.processes import ChildMessage, Children, ChildSetup, Location, Packed, Thrown
-from redstart.features.errors import SettingsError, ToolError
+from redstart.features.errors import SettingsError, ToolError, text_of
 from redstart.features.output import Collected
 from redstart.features.registry import Function
 from redstart.features.results import free_result, speaks_blocks, to_json
@@ -154,12 +154,8 @@ def pack(value: object) -> Packed:
 
 
 def thrown(error: BaseException) -> Thrown:
-    try:
-        text = str(error)
-    except Exception:
-        text = "(the exception has no text)"
     kind = type(error)
-    return Thrown(kind.__module__, kind.__qualname__, text, "".join(traceback.format_exception(error)))
+    return Thrown(kind.__module__, kind.__qualname__, text_of(error), "".join(traceback.format_exception(error)))
 
 
 def main() -> None:

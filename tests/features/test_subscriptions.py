@@ -286,7 +286,7 @@ def test_what_is_removed_or_registered_on_a_running_server_is_told(era: str) -> 
         server.prompt(name="p")(lambda: "x")
         server.remove("notes://two")
         await stream.until(lambda r: len(r.messages()) >= first + 3)
-        expected = ["prompts/list_changed", "resources/list_changed", "tools/list_changed"]
+        expected = ["tools/list_changed", "prompts/list_changed", "resources/list_changed"]
         assert told(stream.messages())[first:] == expected
         stream.disconnect()
         await asyncio.wait([stream.task])

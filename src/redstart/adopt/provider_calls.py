@@ -21,7 +21,7 @@ from redstart.features.registry import Compiler
 from redstart.features.results import blocks, is_content, is_media
 from redstart.features.tools import CompiledTool, Tool
 from redstart.protocol.call import Call
-from redstart.schema.callables import find_target, local_names
+from redstart.schema.callables import target_of
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import decode
 
@@ -58,10 +58,9 @@ class ToolCall:
     """
 
     def __init__(self, fn: Callable[..., object], declared: frozenset[str] | None) -> None:
-        target = find_target(fn, None, local_names(fn))
-        kinds = {p.name: target.resolve(p.annotation, p.name) for p in target.parameters}
-        self._filled = {p.name: kinds[p.name] for p in target.parameters if is_injected(kinds[p.name], p.default)}
-        rest = [p for p in target.parameters if p.name not in self._filled]
+        parameters = target_of(fn).resolved()
+        self._filled = {p.name: p.annotation for p in parameters if is_injected(p.annotation, p.default)}
+        rest = [p for p in parameters if p.name not in self._filled]
         if len(rest) not in (2, 3) or any(p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in rest):
             raise RegistrationError(f"{place(fn)}: write tool_call(self, name, arguments) or (…, elicit)")
         self._fn = fn

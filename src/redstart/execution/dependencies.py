@@ -21,7 +21,7 @@ from redstart.features.errors import RegistrationError, place
 from redstart.features.registry import Arguments, Function, Invoke
 from redstart.features.rules import HANDLER, caller
 from redstart.protocol.call import Call
-from redstart.schema.callables import Kind, find_target, is_async, kind_of, local_names, name_of
+from redstart.schema.callables import Kind, is_async, kind_of, name_of, target_of
 
 
 class Depends(Struct, frozen=True):
@@ -188,13 +188,10 @@ def _source(
 
 def _injected_parameters(provide: Function) -> Iterator[tuple[str, object]]:
     """The parameters of the function of a dependency, with their annotations. A client sends none of them."""
-    target = find_target(provide, None, local_names(provide))
-    for parameter in target.parameters:
-        annotation = parameter.annotation
-        if annotation is not parameter.empty:
-            annotation = target.resolve(annotation, parameter.name)
-        if injected(annotation, parameter.default):
-            yield parameter.name, annotation
+    target = target_of(provide)
+    for parameter in target.resolved():
+        if injected(parameter.annotation, parameter.default):
+            yield parameter.name, parameter.annotation
         elif parameter.default is parameter.empty and parameter.kind not in (
             parameter.VAR_POSITIONAL,
             parameter.VAR_KEYWORD,

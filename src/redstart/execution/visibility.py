@@ -10,11 +10,12 @@ from redstart.execution.dependencies import ContextFor, context_class, injected
 from redstart.features.errors import RegistrationError, log, place
 from redstart.features.options import Visible
 from redstart.protocol.call import Call
+from redstart.schema.callables import target_of
 
 
 def seen_by(visible: Visible, context_for: ContextFor) -> Callable[[Call], bool]:
     """The check whether the user of a call may see a tool, prompt or resource. If `visible` raises, it is hidden."""
-    parameters = list(inspect.signature(visible, eval_str=True).parameters.values())
+    parameters = target_of(visible).resolved(lenient=True)
     if len(parameters) != 1 or inspect.iscoroutinefunction(visible):
         raise RegistrationError(f"{place(visible)}: visible= is a plain function of one parameter, the user")
     name, annotation = parameters[0].name, parameters[0].annotation

@@ -20,6 +20,7 @@ from redstart.features.options import Declared
 from redstart.features.registry import Arguments, Catalog, Compiler, Invoke, not_equipped
 from redstart.features.rules import Rule, did_you_mean, wrong
 from redstart.protocol.call import Call
+from redstart.schema.callables import target_of
 from redstart.schema.signature import Argument
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
@@ -60,34 +61,24 @@ class Completer:
         return getattr(self.source, "__name__", type(self.source).__name__)
 
     def compile(self, compiler: Compiler) -> None:
-        """Decide what kind of source it is; a source that cannot complete anything is refused here."""
+        """Decide what kind of source it is: the class of an Enum, a function, or a list of strings."""
         source = self.source
         if isinstance(source, type) and issubclass(source, enum.Enum):
             self.known = tuple(str(member.value) for member in source)
         elif callable(source):
             self._compile_function(compiler)
-        elif isinstance(source, Iterable) and not isinstance(source, str | bytes | Iterator):
+        else:
             self.known = tuple(source)
             if not all(isinstance(value, str) for value in self.known):
                 raise RegistrationError(f"{self.where}: the values that complete {self.argument!r} must be strings")
-        else:
-            raise RegistrationError(
-                f"{self.where}: {self.argument!r} is completed by a list of strings or a function, not by {source!r}"
-            )
 
     def _compile_function(self, compiler: Compiler) -> None:
         where = f"{place(self.source)}: {self.name} completes {self.argument!r}"
         if inspect.isasyncgenfunction(self.source):
             raise RegistrationError(f"{where}: return a list instead of yielding")
-        try:
-            signature = inspect.signature(self.source, eval_str=True)
-        except NameError:
-            signature = inspect.signature(self.source)
-        except ValueError as error:
-            raise RegistrationError(f"{where}: {error}; write a function around it") from error
         names = []
         injected: Arguments = {}
-        for parameter in signature.parameters.values():
+        for parameter in target_of(self.source).resolved(lenient=True):
             if compiler.injected(parameter.annotation, parameter.default):
                 injected[parameter.name] = parameter.annotation
             elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):

@@ -113,7 +113,7 @@ class ErrorPolicy:
 
             return "".join(traceback.format_exception(error)).rstrip() + f"\n(error id {id})"
         if isinstance(error, self.expose):
-            return f"{name}: {_safe_str(error)}"
+            return f"{name}: {text_of(error)}"
         return f"{what} failed with {name} (error id {id}). The server's log has the details."
 
     async def outcome(self, work: Awaitable[object], finish: Callable[[object], R], what: str) -> R:
@@ -134,7 +134,8 @@ class ErrorPolicy:
             raise ProtocolError(INTERNAL_ERROR, self.text(error, what)) from error
 
 
-def _safe_str(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """The text of an exception whose `__str__` may fail."""
     try:
         return str(error)
     except Exception:

@@ -19,7 +19,7 @@ from redstart.features.options import OwnParameters, Parameter, PredicateOptions
 from redstart.features.output import Collected, Cut
 from redstart.features.registry import Function, Injected
 from redstart.features.rules import checked, showing
-from redstart.schema.callables import CallTarget, find_target, local_names
+from redstart.schema.callables import target_of
 from redstart.schema.docstring import parse_docstring
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -214,7 +214,7 @@ def _apply_mode(fn: Function, mode: Mode, made: dict[str, Any], takes: list[insp
         docs = parse_docstring(inspect.getdoc(fn)).params
         made["parameters"] = OwnParameters(_parameter(p, way, kind, docs.get(p.name, "")) for p, (way, kind) in rows)
     kinds = [TYPES.get(kind, Any) for _, kind in mode.outputs]
-    if find_target(fn, None, local_names(fn)).returns is inspect.Signature.empty and any(k is not Any for k in kinds):
+    if target_of(fn).returns is inspect.Signature.empty and any(k is not Any for k in kinds):
         made.setdefault("return_type", kinds[0] if len(kinds) == 1 else GenericAlias(tuple, tuple(kinds)))
 
 
@@ -228,11 +228,4 @@ def _parameter(parameter: inspect.Parameter, way: str, kind: str, description: s
 
 
 def _arguments(fn: Function, injected: Injected) -> list[inspect.Parameter]:
-    target = find_target(fn, None, local_names(fn))
-    resolved = [p.replace(annotation=_resolved(target, p)) for p in target.parameters]
-    return [p for p in resolved if not injected(p.annotation, p.default)]
-
-
-def _resolved(target: CallTarget, parameter: inspect.Parameter) -> object:
-    given = parameter.annotation
-    return given if given is parameter.empty else target.resolve(given, parameter.name)
+    return [p for p in target_of(fn).resolved() if not injected(p.annotation, p.default)]

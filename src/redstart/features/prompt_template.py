@@ -1,7 +1,7 @@
-"""Prompt text with places to fill in: `{x}` is an argument, `{?x? in {x}}` is there only if `x` is given.
+"""Prompt text with placeholders: `{x}` is an argument, and `{?x? in {x}}` is left out if `x` is not given.
 
-Compiled once. The value of an argument is never read as a template, and braces around a word that is not an argument
-of the prompt are plain text.
+A text is compiled once. The value of an argument is never read as a template. Braces around a word that is not an
+argument of the prompt are plain text.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from redstart.features.errors import RegistrationError
 
-_TOKEN: Final = re.compile(r"\{(?P<name>\w+)\}|\{\?(?P<block>\w+)\?|[{}]")
+_TOKEN: Final = re.compile(r"\{(?P<name>\w+)\}|\{\?(?P<optional>\w+)\?|[{}]")
 
 
-class Place(Struct, frozen=True):
-    """An argument."""
+class Placeholder(Struct, frozen=True):
+    """Where an argument is filled in."""
 
     name: str
 
@@ -26,50 +26,50 @@ class Place(Struct, frozen=True):
         return given.get(self.name, "")
 
 
-class Block(Struct):
+class OptionalText(Struct):
     """Text that appears only if an argument is given."""
 
     name: str
-    parts: list[str | Place | Block]
+    parts: list[str | Placeholder | OptionalText]
 
     def fill(self, given: Mapping[str, str]) -> str:
         return fill(self.parts, given) if given.get(self.name) else ""
 
 
-Parts = list[str | Place | Block]
+Parts = list[str | Placeholder | OptionalText]
 
 
 def fill(parts: Parts, given: Mapping[str, str]) -> str:
-    """The text with the arguments in their places."""
+    """The text with the arguments filled in."""
     return "".join(part if isinstance(part, str) else part.fill(given) for part in parts)
 
 
 def compile_text(text: str, names: Collection[str], where: str) -> Parts:
-    """The parts of `text`; a block that is not closed fails here.
+    """The parts of `text`. Optional text that is not closed is refused.
 
     >>> parts = compile_text("Review{?language? this {language}} code: {code}", ["code", "language"], "here")
     >>> fill(parts, {"code": "x"}), fill(parts, {"code": "x", "language": "C"})
     ('Review code: x', 'Review this C code: x')
     """
-    open_blocks = [Block("", [])]  # the first one is the whole text
-    depths = [0]  # the plain braces that are open in each block
+    open_parts = [OptionalText("", [])]  # the first one is the whole text, the others are inside of each other
+    depths = [0]  # how many plain braces are open in each of them
     at = 0
     for token in _TOKEN.finditer(text):
-        parts = open_blocks[-1].parts
+        parts = open_parts[-1].parts
         parts.append(text[at : token.start()])
         at = token.end()
         if token["name"] in names:
-            parts.append(Place(token["name"]))
-        elif token["block"] in names:
-            open_blocks.append(Block(token["block"], []))
+            parts.append(Placeholder(token["name"]))
+        elif token["optional"] in names:
+            open_parts.append(OptionalText(token["optional"], []))
             depths.append(0)
-            parts.append(open_blocks[-1])
-        elif token[0] == "}" and depths[-1] == 0 and len(open_blocks) > 1:
-            open_blocks.pop()
+            parts.append(open_parts[-1])
+        elif token[0] == "}" and depths[-1] == 0 and len(open_parts) > 1:
+            open_parts.pop()
             depths.pop()
         else:
             depths[-1] = max(0, depths[-1] + token[0].count("{") - token[0].count("}"))
             parts.append(token[0])
-    if len(open_blocks) > 1:
-        raise RegistrationError(f"{where}: {{?{open_blocks[-1].name}? is not closed")
-    return [*open_blocks[0].parts, text[at:]]
+    if len(open_parts) > 1:
+        raise RegistrationError(f"{where}: {{?{open_parts[-1].name}? is not closed")
+    return [*open_parts[0].parts, text[at:]]

@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw, Struct
 from redstart.features.errors import RegistrationError
 from redstart.features.options import OwnParameters, Parameter
 from redstart.features.registry import Function, Injected
+from redstart.schema.callables import target_of
 from redstart.schema.json_schema import Validator, compile_schema
 from redstart.schema.signature import EMPTY, Signature
 from redstart.wire.jsonrpc import decode
@@ -37,10 +38,11 @@ def compile_explicit(
     apply_defaults: bool = False,
 ) -> Explicit:
     """A handler with a given schema: it takes the arguments by name, or all of them as one dict."""
-    own = inspect.signature(handler)
-    kinds = {p.name: _resolved(handler, p.name, p.annotation) for p in own.parameters.values()}
-    given = {p.name: kinds[p.name] for p in own.parameters.values() if injected(kinds[p.name], p.default)}
-    taken = [p for p in own.parameters.values() if p.name not in given]
+    target = target_of(handler)
+    own = inspect.signature(handler).parameters.values()  # with what a partial has fixed: the schema may name it
+    kinds = {p.name: target.resolve(p.annotation, p.name, lenient=True) for p in own}
+    given = {p.name: kinds[p.name] for p in own if injected(kinds[p.name], p.default)}
+    taken = [p for p in own if p.name not in given]
     if schema is None:
         rows = [(p.name, p.type, p.description, p.required, _default(p)) for p in parameters or ()]
         signature = Signature.from_parameters(name, rows)
@@ -54,23 +56,13 @@ def compile_explicit(
     properties = cast(Mapping[str, object], schema.get("properties", {}))
     if _takes_context(taken, properties):
         given[taken.pop().name] = inspect.Parameter.empty  # whichever context suits the handler
-    returns = _resolved(handler, "return", own.return_annotation)
+    returns = target.resolve(target.returns, "return", lenient=True)
     by_name = isinstance(parameters, OwnParameters) or not _takes_one_dict(taken, properties)
     return Explicit(schema, _binding(read, taken, properties, by_name, where), given, returns)
 
 
 def _default(parameter: Parameter) -> object:
     return EMPTY if parameter.default is UNSET else parameter.default
-
-
-def _resolved(handler: Function, name: str, annotation: object) -> object:
-    """The annotation itself, where it was written as text and its names are known."""
-    if isinstance(annotation, str):
-        try:
-            return inspect.get_annotations(inspect.unwrap(handler), eval_str=True).get(name, annotation)
-        except (NameError, TypeError):
-            return inspect.Parameter.empty
-    return annotation
 
 
 def _checking(validator: Validator) -> Read:

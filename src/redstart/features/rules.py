@@ -173,47 +173,37 @@ def check_is_callable(fn: object) -> None:
 
 def seconds(label: str, value: object, *, endless: bool = False) -> float:
     """A time span as an int or a float, whichever kind of real number it is given as."""
-    words = "a number of seconds above 0"
-    number = _real(label, words, value)
-    if not number > 0 or (number > sys.float_info.max and not (endless and number == math.inf)):
-        wrong(label, words, value)
+    number = _number(value)
+    if number is None or not (0 < number <= sys.float_info.max or (endless and number == math.inf)):
+        wrong(label, "a number of seconds above 0", value)
     return number
 
 
 def age(label: str, value: object) -> float:
     """A time span that may be 0."""
-    words = "a number of seconds of at least 0"
-    number = _real(label, words, value)
-    return number if 0 <= number <= sys.float_info.max else wrong(label, words, value)
-
-
-def _real(label: str, words: str, value: object) -> float:
-    try:
-        number = _number(value)
-    except (ValueError, OverflowError):  # a signalling NaN, a Fraction that is too large for a float
-        wrong(label, words, value)
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        wrong(label, words, value)
+    number = _number(value)
+    if number is None or not 0 <= number <= sys.float_info.max:
+        wrong(label, "a number of seconds of at least 0", value)
     return number
 
 
 def whole(label: str, value: object, least: int = 1) -> int:
     """A whole number as an int, also if it is given as one of numpy's."""
-    number = _number(value) if isinstance(value, SupportsIndex) else value
-    if isinstance(number, bool) or not isinstance(number, int) or number < least:
+    number = _number(value) if isinstance(value, SupportsIndex) else None
+    if not isinstance(number, int) or number < least:
         wrong(label, f"a whole number of at least {least}", value)
     return number
 
 
-def _number(value: object) -> object:
-    """A number of any kind as an int or float; anything else unchanged."""
-    if not isinstance(value, bool):
-        with suppress(TypeError):  # an array has both methods, but is not a number
-            if isinstance(value, SupportsIndex):
-                return int(operator.index(value))
-            if isinstance(value, SupportsFloat):  # a text has no __float__
-                return float(value)
-    return value
+def _number(value: object) -> int | float | None:
+    """A number of any kind as an int or float; None for anything else, True and False included."""
+    # An array has both methods, but is not a number. A signalling NaN and a Fraction may be too much for a float.
+    with suppress(TypeError, ValueError, OverflowError):
+        if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+            return int(operator.index(value))
+        if isinstance(value, SupportsFloat) and not isinstance(value, bool):  # a text has no __float__
+            return float(value)
+    return None
 
 
 def flag(label: str, value: object) -> bool:

@@ -78,8 +78,8 @@ class Hub:
         """What each session and each stream keeps: the characters of the URIs that it waits for, and its headers."""
         self._subscribed = 0
         """Their sum."""
-        self._waiting: set[str] = set()
-        self._updates: dict[str, None] = {}
+        self._waiting: dict[tuple[Callable[[str], None], str], None] = {}
+        """What to tell at the end of this turn of the loop: a method of this object, and its argument. Each once."""
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def leave(self, peer: Peer) -> None:
@@ -111,30 +111,25 @@ class Hub:
 
     def changed(self, kind: str) -> None:
         """Tell subscribers that the list of tools, prompts or resources has changed."""
-        self._soon(lambda key: self._waiting.add(key), kind)  # the set is replaced each time it is sent
+        self._soon(self._tell_changed, kind)
 
     def updated(self, uri: str) -> None:
         """Tell subscribers that the contents of a resource have changed."""
-        self._soon(lambda key: self._updates.setdefault(key), uri)
+        self._soon(self._tell_updated, uri)
 
-    def _soon(self, note: Callable[[str], object], what: str) -> None:
-        loop = self.loop
-        if loop is None or loop.is_closed():
-            return  # nobody is connected yet
-        loop.call_soon_threadsafe(self._note, note, what)
+    def _soon(self, tell: Callable[[str], None], what: str) -> None:
+        if self.loop is not None and not self.loop.is_closed():  # else nobody is connected yet
+            self.loop.call_soon_threadsafe(self._add, tell, what)
 
-    def _note(self, note: Callable[[str], object], what: str) -> None:
-        if not self._waiting and not self._updates:
+    def _add(self, tell: Callable[[str], None], what: str) -> None:
+        if not self._waiting:
             asyncio.get_running_loop().call_soon(self._tell)
-        note(what)
+        self._waiting[tell, what] = None
 
     def _tell(self) -> None:
-        kinds, self._waiting = self._waiting, set()
-        updates, self._updates = self._updates, {}
-        for kind in sorted(kinds):
-            self._tell_changed(kind)
-        for uri in updates:
-            self._tell_updated(uri)
+        waiting, self._waiting = self._waiting, {}
+        for tell, what in waiting:
+            tell(what)
 
     def _tell_changed(self, kind: str) -> None:
         method = f"notifications/{kind}/list_changed"

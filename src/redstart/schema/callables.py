@@ -38,8 +38,13 @@ class CallTarget(msgspec.Struct):
         at = f', parameter "{parameter}"' if parameter else ""
         return SignatureError(f"{self.place}: {self.label}{at}: {why}")
 
-    def resolve(self, annotation: object, parameter: str) -> object:
-        """The annotation without strings and forward references in it."""
+    def resolved(self, *, lenient: bool = False) -> list[inspect.Parameter]:
+        """The parameters, their annotations without strings; see `resolve`."""
+        return [p.replace(annotation=self.resolve(p.annotation, p.name, lenient=lenient)) for p in self.parameters]
+
+    def resolve(self, annotation: object, parameter: str, *, lenient: bool = False) -> object:
+        """The annotation without strings and forward references in it. With `lenient` an unknown name is not an error:
+        the annotation then counts as absent."""
         if type(annotation) is type or annotation is None:
             return annotation
         holder = types.SimpleNamespace(__annotations__={"it": annotation})
@@ -52,6 +57,8 @@ class CallTarget(msgspec.Struct):
             except (TypeError, SyntaxError, AttributeError) as error:
                 problem = error
                 break
+        if lenient:
+            return inspect.Parameter.empty
         raise self._unresolved(annotation, parameter, problem) from problem
 
     def _unresolved(self, annotation: object, parameter: str, problem: Exception) -> SignatureError:
@@ -64,6 +71,11 @@ class CallTarget(msgspec.Struct):
             ' module, outside "if TYPE_CHECKING:", or define it at module level.',
             parameter,
         )
+
+
+def target_of(fn: Callable[..., object]) -> CallTarget:
+    """The target of `fn`; its annotations may use local names of the functions around it."""
+    return find_target(fn, None, local_names(fn))
 
 
 def find_target(fn: Callable[..., object], where: str | None, names: Mapping[str, Any] | None) -> CallTarget:
@@ -169,6 +181,7 @@ def _closure(function: object) -> dict[str, Any]:
 
 def local_names(fn: Any) -> dict[str, Any]:
     """The local names of the functions around `fn` that are running now."""
+    fn = _unwrapped(fn)[0]
     around = getattr(fn, "__qualname__", "").split(".<locals>.")[:-1]
     outer = {part.rpartition(".")[2] for part in around}
     names: dict[str, Any] = {}
