@@ -33,12 +33,12 @@ FIELDS = {
     **dict.fromkeys(("raises", "raise", "except", "exception", "type", "rtype", "meta"), OTHER),
 }
 
-GOOGLE_TITLE = re.compile(r"([A-Za-z][A-Za-z ]{0,30}):$")
-GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*(?:\([^)]*\)[^)]*)*\))?\s*:(?:\s+(.*)|$)")
-NUMPY_RULE = re.compile(r"-{3,}$")
-NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
-FIELD = re.compile(r":(\w+)(?:\s+([^:]*?))?\s*:(?:\s+(.*)|$)")
-RETURN_TYPE = re.compile(r"[\w.\[\], |]+:\s+")
+# Not compiled yet: `re` does that at first use, and most docstrings need few of these.
+GOOGLE_ENTRY = r"\*{0,2}(\w+)\s*(?:\([^)]*(?:\([^)]*\)[^)]*)*\))?\s*:(?:\s+(.*)|$)"
+NUMPY_RULE = r"-{3,}$"
+NUMPY_ENTRY = r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
+FIELD = r":(\w+)(?:\s+([^:]*?))?\s*:(?:\s+(.*)|$)"
+RETURN_TYPE = r"[\w.\[\], |]+:\s+"
 
 
 def parse_docstring(text: str | None) -> Docstring:
@@ -55,12 +55,15 @@ def parse_docstring(text: str | None) -> Docstring:
     at = 0
     while at < len(lines):
         at = _numpy(lines, at, out) or _google(lines, at, out) or _field(lines, at, out) or _keep(lines, at, kept)
-    out.description = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    out.description = "\n".join(kept).strip()
     return out
 
 
 def _keep(lines: list[str], at: int, kept: list[str]) -> int:
-    kept.append(lines[at].rstrip())
+    """Make a line part of the description, unless it is the second of several blank ones."""
+    line = lines[at].rstrip()
+    if line or (kept and kept[-1]):
+        kept.append(line)
     return at + 1
 
 
@@ -71,10 +74,10 @@ def _indent(line: str) -> int:
 def _numpy(lines: list[str], at: int, out: Docstring) -> int:
     """The line after a NumPy section that starts here, or 0."""
     section = SECTIONS.get(lines[at].strip().lower())
-    if section is None or at + 1 >= len(lines) or not NUMPY_RULE.match(lines[at + 1].strip()):
+    if section is None or at + 1 >= len(lines) or not re.match(NUMPY_RULE, lines[at + 1].strip()):
         return 0
     end = at + 2
-    while end < len(lines) and not (end + 1 < len(lines) and NUMPY_RULE.match(lines[end + 1].strip())):
+    while end < len(lines) and not (end + 1 < len(lines) and re.match(NUMPY_RULE, lines[end + 1].strip())):
         end += 1
     body = lines[at + 2 : end]
     if section == PARAMS:
@@ -87,8 +90,8 @@ def _numpy(lines: list[str], at: int, out: Docstring) -> int:
 
 def _google(lines: list[str], at: int, out: Docstring) -> int:
     """The line after a Google section that starts here, or 0."""
-    title = GOOGLE_TITLE.match(lines[at].strip())
-    section = SECTIONS.get(title[1].lower()) if title else None
+    title = lines[at].strip()
+    section = SECTIONS.get(title[:-1].lower()) if title.endswith(":") else None
     if section is None:
         return 0
     level = _indent(lines[at])
@@ -98,25 +101,26 @@ def _google(lines: list[str], at: int, out: Docstring) -> int:
     body = lines[at + 1 : end]
     if not any(line.strip() for line in body):
         # Entries at the level of their title are odd but common: take them up to the next blank line.
-        while end < len(lines) and lines[end].strip() and GOOGLE_ENTRY.match(lines[end].strip()):
+        while end < len(lines) and lines[end].strip() and re.match(GOOGLE_ENTRY, lines[end].strip()):
             end += 1
         body = lines[at + 1 : end]
     if section == PARAMS:
         _entries(body, GOOGLE_ENTRY, out)
     elif section == RETURNS and not out.returns:
-        out.returns = RETURN_TYPE.sub("", _joined(body), count=1) if _typed(body) else _joined(body)
+        out.returns = re.sub(RETURN_TYPE, "", _joined(body), count=1) if _typed(body) else _joined(body)
     return end
 
 
 def _typed(body: list[str]) -> bool:
     """Whether a Returns section begins with a type, as in `int: The sum.`"""
-    match = RETURN_TYPE.match(_joined(body))
+    match = re.match(RETURN_TYPE, _joined(body))
     return match is not None and len(match[0].split()) <= 4
 
 
 def _field(lines: list[str], at: int, out: Docstring) -> int:
     """The line after a Sphinx field such as `:param int a: text`, or 0."""
-    match = FIELD.match(lines[at].strip())
+    line = lines[at].strip()
+    match = re.match(FIELD, line) if line.startswith(":") else None
     kind = FIELDS.get(match[1].lower()) if match else None
     if match is None or kind is None:
         return 0
@@ -136,15 +140,15 @@ def _least(body: list[str]) -> int:
     return min((_indent(line) for line in body if line.strip()), default=0)
 
 
-def _entries(body: list[str], pattern: re.Pattern[str], out: Docstring) -> None:
+def _entries(body: list[str], pattern: str, out: Docstring) -> None:
     """`name: text` or NumPy's `name : type` entries, each with its deeper-indented lines."""
     level = _least(body)
     names: list[str] = []
     for line in body:
-        match = pattern.match(line.strip()) if _indent(line) <= level else None
+        match = re.match(pattern, line.strip()) if _indent(line) <= level else None
         if match is not None:
             names = [name.strip().lstrip("*") for name in match[1].split(",")]
-            first = (match[2] or "") if pattern is GOOGLE_ENTRY else ""
+            first = (match[2] or "") if pattern == GOOGLE_ENTRY else ""
             for name in names:
                 out.params[name] = first.strip()
         elif line.strip():
