@@ -138,11 +138,7 @@ def showing(kind: object) -> Callable[[F], F]:
 
     def show(fn: F) -> F:
         signature = inspect.signature(fn)
-        listed = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=rule.default, annotation=_shown(kind, name))
-            for name, rule in rules_of(kind).items()
-            if name not in signature.parameters
-        ]
+        listed = [option for option in _shown(kind) if option.name not in signature.parameters]
         plain = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         fn.__signature__ = signature.replace(parameters=[*plain, *listed])  # type: ignore[attr-defined]
         return fn
@@ -150,9 +146,15 @@ def showing(kind: object) -> Callable[[F], F]:
     return show
 
 
-def _shown(kind: object, name: str) -> object:
-    hint = kind.__annotations__[name].__origin__
-    return getattr(hint, "__forward_arg__", hint)
+@cache
+def _shown(kind: object) -> list[inspect.Parameter]:
+    """The options as parameters."""
+    made = []
+    for name, rule in rules_of(kind).items():
+        hint = kind.__annotations__[name].__origin__
+        hint = getattr(hint, "__forward_arg__", hint)
+        made.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=rule.default, annotation=hint))
+    return made
 
 
 def decorating(given: object, name: str, serve: Callable[[Any, str], object]) -> object:
