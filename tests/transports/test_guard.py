@@ -8,7 +8,7 @@ import pytest
 
 from redstart import Server
 from redstart.transports.guard import Guard, accepts
-from redstart.transports.options import MAX_BODY
+from redstart.transports.http_options import MAX_BODY
 from redstart.transports.request import Rejection
 
 PLAIN = Guard()

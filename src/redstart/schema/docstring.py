@@ -47,11 +47,9 @@ def parse_docstring(text: str | None) -> Docstring:
     >>> parse_docstring("Add.\\n\\nArgs:\\n    a: First.").params
     {'a': 'First.'}
     """
-    if not text or not text.strip():
-        return Docstring()
     out = Docstring()
     kept: list[str] = []
-    lines = cleandoc(text).splitlines()
+    lines = cleandoc(text or "").splitlines()
     at = 0
     while at < len(lines):
         at = _numpy(lines, at, out) or _google(lines, at, out) or _field(lines, at, out) or _keep(lines, at, kept)

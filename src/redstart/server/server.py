@@ -41,7 +41,8 @@ from redstart.wire.meta import Implementation
 if TYPE_CHECKING:
     from redstart.server.middleware import Middleware
     from redstart.transports.http import Endpoint
-    from redstart.transports.options import EndpointOptions, HttpOptions, StdioOptions
+    from redstart.transports.http_options import EndpointOptions, HttpOptions
+    from redstart.transports.options import StdioOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 WORDS_OF_OTHERS: Final = {
@@ -450,7 +451,7 @@ class Server:
         >>> app = Server("mounted").asgi()
         """
         from redstart.transports.http import Endpoint
-        from redstart.transports.options import EndpointOptions
+        from redstart.transports.http_options import EndpointOptions
 
         return Endpoint(self, checked(EndpointOptions, "server.asgi()", options, also=()))
 

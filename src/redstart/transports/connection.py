@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from redstart.transports.options import BODY_DEADLINE, MAX_UNSENT
+from redstart.transports.http_options import BODY_DEADLINE, MAX_UNSENT
 from redstart.transports.request import JSON_ONLY, HeaderList, HttpRequest, Limits, Watcher
 
 log = logging.getLogger("redstart")

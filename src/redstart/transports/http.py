@@ -22,7 +22,7 @@ from redstart.server.startup_errors import not_started
 from redstart.transports import cors
 from redstart.transports.address import Networks, client_address, has_room
 from redstart.transports.guard import ORIGIN_HELP, Guard, accepts
-from redstart.transports.options import EndpointOptions
+from redstart.transports.http_options import EndpointOptions
 from redstart.transports.request import (
     JSON,
     AsgiRequest,

@@ -1,118 +1,13 @@
-"""The options of `run()`, `run_async()` and `asgi()`, each with its rule, and which belong to which transport.
+"""The options of `run()` and `run_async()` on stdio, each with its rule, and which options belong to which transport.
 
-The defaults stand here and not with the code that uses them: a stdio server need not load that.
+Those of HTTP are in a module of their own: a stdio server need not load that.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
+from collections.abc import Mapping
+from typing import Annotated, Any, TypedDict
 
-from redstart.features.rules import (
-    OptionError,
-    Rule,
-    age,
-    anything,
-    at_least,
-    caller,
-    checked,
-    flag,
-    one_of,
-    seconds,
-    text,
-    texts,
-    wrong,
-)
+from redstart.features.rules import OptionError, Rule, anything, at_least, caller, checked, one_of
 from redstart.protocol.framing import MAX_MESSAGE, Framing
-from redstart.server.runtime import DRAIN
-from redstart.server.settings import MAX_PORT
-
-if TYPE_CHECKING:
-    from redstart.transports.address import Networks
-
-MAX_BODY: Final = 4 * 1024 * 1024
-BODY_DEADLINE: Final = 10.0
-KEEP_ALIVE: Final = 15.0
-"""Seconds without an event after which a stream gets a comment, so that proxies do not close it."""
-WRITE_DEADLINE: Final = 30.0
-"""Seconds that a client has to take what was sent to it."""
-MAX_UNSENT: Final = 128 * 1024 * 1024
-"""The bytes that wait for clients that are behind, of all connections together."""
-MAX_SESSIONS: Final = 10_000
-SESSION_IDLE: Final = 3600.0
-"""Seconds after which a session that nobody uses is let go."""
-KEPT_BYTES: Final = 64 * 1024 * 1024
-"""Events that clients may have missed, of all sessions together."""
-
-
-def _public_url(label: str, value: object) -> str:
-    from urllib.parse import urlsplit
-
-    try:
-        parts = urlsplit(text(label, value))
-    except ValueError:
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        wrong(label, "like https://mcp.example.com", value)
-    return str(value)
-
-
-def _hosts(label: str, value: object) -> tuple[str, ...]:
-    """Names as they stand in a Host header."""
-    hosts = texts(label, value)
-    for host in hosts:
-        if "/" in host:
-            name = host.partition("://")[2] or host
-            raise ValueError(f'{label}: "{host}" is not a host; write "{name.partition("/")[0]}"')
-    return hosts
-
-
-def _origins(label: str, value: object) -> tuple[str, ...]:
-    """Sites as they stand in an Origin header."""
-    origins = texts(label, value)
-    for origin in origins:
-        scheme, mark, rest = origin.rstrip("/").rpartition("://")
-        if origin not in ("*", "null") and (not mark or "/" in rest):
-            site = f"{scheme or 'https'}://{rest.partition('/')[0]}"
-            raise ValueError(f'{label}: "{origin}" is not the origin of a page; write "{site}"')
-    return origins
-
-
-def _port(label: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_PORT:
-        wrong(label, f"a whole number from 0 to {MAX_PORT}", value)
-    return value
-
-
-def _proxies(label: str, value: object) -> "Networks":
-    from redstart.transports.address import checked_proxies
-
-    return checked_proxies(texts(label, value))
-
-
-class EndpointOptions(TypedDict, total=False):
-    """What `asgi()` takes."""
-
-    path: Annotated[str, Rule(text, "/mcp")]
-    allowed_hosts: Annotated[Iterable[str], Rule(_hosts, (), optional=True)]
-    allowed_origins: Annotated[Iterable[str], Rule(_origins, (), optional=True)]
-    public_url: Annotated[str | None, Rule(_public_url)]
-    max_body_bytes: Annotated[int, Rule(at_least(1), MAX_BODY)]
-    keep_alive: Annotated[float, Rule(seconds, KEEP_ALIVE)]
-    drain: Annotated[float, Rule(age, DRAIN)]
-    write_deadline: Annotated[float, Rule(seconds, WRITE_DEADLINE)]
-    max_sessions: Annotated[int, Rule(at_least(1), MAX_SESSIONS)]
-    session_idle: Annotated[float, Rule(seconds, SESSION_IDLE)]
-    max_kept_bytes: Annotated[int, Rule(at_least(1), KEPT_BYTES)]
-    trusted_proxies: Annotated[Iterable[str], Rule(_proxies, (), optional=True)]
-    legacy_sse: Annotated[bool, Rule(flag, False)]
-
-
-class HttpOptions(EndpointOptions, total=False):
-    """What `run("http", …)` takes."""
-
-    host: Annotated[str, Rule(text, "127.0.0.1")]
-    port: Annotated[int, Rule(_port, 8000)]
-    body_deadline: Annotated[float, Rule(seconds, BODY_DEADLINE)]
-    max_unsent_bytes: Annotated[int, Rule(at_least(1), MAX_UNSENT)]
 
 
 class StdioOptions(TypedDict, total=False):
@@ -124,22 +19,20 @@ class StdioOptions(TypedDict, total=False):
     max_message_bytes: Annotated[int, Rule(at_least(1), MAX_MESSAGE)]
 
 
-_KINDS: Final[Mapping[str, type[HttpOptions] | type[StdioOptions]]] = {
-    "stdio": StdioOptions,
-    "http": HttpOptions,
-    "streamable-http": HttpOptions,
-}
-
-
 def transport_options(call: str, transport: object, given: Mapping[str, object]) -> tuple[bool, Any]:
     """Whether HTTP is meant, and not stdio, and all options of that transport. `call` is `run` or `run_async`."""
-    kind = _KINDS.get(transport) if isinstance(transport, str) else None
-    if kind is None:
+    what = f"server.{call}()"
+    if transport == "stdio" and given.keys() <= StdioOptions.__annotations__.keys():
+        return False, checked(StdioOptions, what, given)
+    from redstart.transports.http_options import HttpOptions
+
+    if transport not in ("stdio", "http", "streamable-http"):
         hint = f'; write server.{call}("http", legacy_sse=True)' if transport == "sse" else ""
         raise OptionError(f'{caller()}: transport must be "stdio" or "http", not {transport!r:.50}{hint}')
-    other, spelled = (StdioOptions, "stdio") if kind is HttpOptions else (HttpOptions, "http")
+    http = transport != "stdio"
+    kind, other, spelled = (HttpOptions, StdioOptions, "stdio") if http else (StdioOptions, HttpOptions, "http")
     for name, value in given.items():
         if name in other.__annotations__ and name not in kind.__annotations__:
             advice = f'write server.{call}("{spelled}", {name}={value!r:.50})'
             raise OptionError(f"{caller()}: {name}= is an option of {spelled}, and this is {transport}: {advice}")
-    return kind is HttpOptions, checked(kind, f"server.{call}()", given, also=())
+    return http, checked(kind, what, given, also=())

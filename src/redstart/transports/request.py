@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from msgspec import Struct
 
-from redstart.transports.options import KEEP_ALIVE, MAX_BODY, WRITE_DEADLINE
+from redstart.transports.http_options import KEEP_ALIVE, MAX_BODY, WRITE_DEADLINE
 from redstart.wire.jsonrpc import INVALID_REQUEST
 
 Scope = MutableMapping[str, Any]

@@ -21,8 +21,8 @@ import uvicorn
 from redstart.server.runtime import GRACE
 from redstart.transports.connection import Backlog, Connection
 from redstart.transports.http import Endpoint
+from redstart.transports.http_options import HttpOptions
 from redstart.transports.loop import on_signals, run_loop
-from redstart.transports.options import HttpOptions
 
 if TYPE_CHECKING:
     from redstart.server.runtime import Hosted

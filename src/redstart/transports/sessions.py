@@ -21,7 +21,7 @@ from msgspec import UNSET
 
 from redstart.protocol.dialect import Session
 from redstart.protocol.link import Link
-from redstart.transports.options import KEPT_BYTES, MAX_SESSIONS, SESSION_IDLE
+from redstart.transports.http_options import KEPT_BYTES, MAX_SESSIONS, SESSION_IDLE
 from redstart.transports.request import Rejection
 from redstart.transports.stream import EventLog, KeptEvents, Stream
 from redstart.wire.meta import ClientCapabilities, Implementation

@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 from msgspec import UNSET, Struct, field
 
 from redstart.protocol.framing import SSE_COMMENT, sse_event, sse_prime
-from redstart.transports.options import KEPT_BYTES
+from redstart.transports.http_options import KEPT_BYTES
 from redstart.transports.request import HeaderList, HttpRequest
 
 log = logging.getLogger("redstart")

@@ -1,0 +1,97 @@
+"""The options of HTTP: those of `asgi()`, and those that `run("http", …)` takes beside them, each with its rule."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Final, TypedDict
+
+from redstart.features.rules import Rule, age, at_least, flag, seconds, text, texts, wrong
+from redstart.server.runtime import DRAIN
+from redstart.server.settings import MAX_PORT
+
+if TYPE_CHECKING:
+    from redstart.transports.address import Networks
+
+MAX_BODY: Final = 4 * 1024 * 1024
+BODY_DEADLINE: Final = 10.0
+KEEP_ALIVE: Final = 15.0
+"""Seconds without an event after which a stream gets a comment, so that proxies do not close it."""
+WRITE_DEADLINE: Final = 30.0
+"""Seconds that a client has to take what was sent to it."""
+MAX_UNSENT: Final = 128 * 1024 * 1024
+"""The bytes that wait for clients that are behind, of all connections together."""
+MAX_SESSIONS: Final = 10_000
+SESSION_IDLE: Final = 3600.0
+"""Seconds after which a session that nobody uses is let go."""
+KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Events that clients may have missed, of all sessions together."""
+
+
+def _public_url(label: str, value: object) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text(label, value))
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        wrong(label, "like https://mcp.example.com", value)
+    return str(value)
+
+
+def _hosts(label: str, value: object) -> tuple[str, ...]:
+    """Names as they stand in a Host header."""
+    hosts = texts(label, value)
+    for host in hosts:
+        if "/" in host:
+            name = host.partition("://")[2] or host
+            raise ValueError(f'{label}: "{host}" is not a host; write "{name.partition("/")[0]}"')
+    return hosts
+
+
+def _origins(label: str, value: object) -> tuple[str, ...]:
+    """Sites as they stand in an Origin header."""
+    origins = texts(label, value)
+    for origin in origins:
+        scheme, mark, rest = origin.rstrip("/").rpartition("://")
+        if origin not in ("*", "null") and (not mark or "/" in rest):
+            site = f"{scheme or 'https'}://{rest.partition('/')[0]}"
+            raise ValueError(f'{label}: "{origin}" is not the origin of a page; write "{site}"')
+    return origins
+
+
+def _port(label: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_PORT:
+        wrong(label, f"a whole number from 0 to {MAX_PORT}", value)
+    return value
+
+
+def _proxies(label: str, value: object) -> "Networks":
+    from redstart.transports.address import checked_proxies
+
+    return checked_proxies(texts(label, value))
+
+
+class EndpointOptions(TypedDict, total=False):
+    """What `asgi()` takes."""
+
+    path: Annotated[str, Rule(text, "/mcp")]
+    allowed_hosts: Annotated[Iterable[str], Rule(_hosts, (), optional=True)]
+    allowed_origins: Annotated[Iterable[str], Rule(_origins, (), optional=True)]
+    public_url: Annotated[str | None, Rule(_public_url)]
+    max_body_bytes: Annotated[int, Rule(at_least(1), MAX_BODY)]
+    keep_alive: Annotated[float, Rule(seconds, KEEP_ALIVE)]
+    drain: Annotated[float, Rule(age, DRAIN)]
+    write_deadline: Annotated[float, Rule(seconds, WRITE_DEADLINE)]
+    max_sessions: Annotated[int, Rule(at_least(1), MAX_SESSIONS)]
+    session_idle: Annotated[float, Rule(seconds, SESSION_IDLE)]
+    max_kept_bytes: Annotated[int, Rule(at_least(1), KEPT_BYTES)]
+    trusted_proxies: Annotated[Iterable[str], Rule(_proxies, (), optional=True)]
+    legacy_sse: Annotated[bool, Rule(flag, False)]
+
+
+class HttpOptions(EndpointOptions, total=False):
+    """What `run("http", …)` takes."""
+
+    host: Annotated[str, Rule(text, "127.0.0.1")]
+    port: Annotated[int, Rule(_port, 8000)]
+    body_deadline: Annotated[float, Rule(seconds, BODY_DEADLINE)]
+    max_unsent_bytes: Annotated[int, Rule(at_least(1), MAX_UNSENT)]
