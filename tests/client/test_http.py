@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from client.support import Request, Start, answer, event, handshake, http_server, modern
-from redstart.client import Client, ClientError, ConnectionClosed, HttpError, InvalidReply, RequestError, http
+from redstart.client import (
+    Client,
+    ClientError,
+    ConnectionClosed,
+    HttpError,
+    InvalidReply,
+    RequestError,
+    http,
+    http_endpoint,
+)
 from support import run
 
 # ---------------------------------------------------------------- streams and bodies
@@ -56,6 +65,18 @@ def test_bodies_that_are_no_result(status: int, body: Any, exception: type[Clien
     async def main() -> None:
         async with http_server(modern(lambda request: request.answer(status, body))) as url, Client(url) as c:
             with pytest.raises(exception, match=text):
+                await c.request("x/y")
+
+    run(main())
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_body_over_the_limit_is_refused(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_endpoint, "MAX_MESSAGE", 1000)
+
+    async def main() -> None:
+        async with http_server(modern(lambda request: request.answer(status, b"x" * 1001))) as url, Client(url) as c:
+            with pytest.raises(InvalidReply, match="more than 1000 bytes"):
                 await c.request("x/y")
 
     run(main())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from client.support import INITIALIZED, Handler, Request, handshake_client, http_server, modern, python
-from redstart.client import Client, ClientError, InvalidReply, SessionExpired
+from redstart.client import Client, ClientError, InvalidReply, SessionExpired, requests
 from support import run
 
 DONE = {"resultType": "complete", "content": []}
@@ -164,6 +164,23 @@ def test_a_forgotten_session_fails_a_tool_call_but_not_the_next() -> None:
                 await c.call_tool("t")
             await c.call_tool("t")
             assert done == ["tools/call"]
+
+    run(main())
+
+
+def test_a_list_that_does_not_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "MAX_PAGES", 3)
+    script = """
+for number, line in enumerate(sys.stdin):
+    m = json.loads(line)
+    if "id" in m:
+        say(m["id"], INITIALIZED if m["method"] == "initialize" else {"prompts": [], "nextCursor": str(number)})
+"""
+
+    async def main() -> None:
+        async with handshake_client(python(script)) as c:
+            with pytest.raises(ClientError, match="more than 3 pages"):
+                await c.list_prompts()
 
     run(main())
 

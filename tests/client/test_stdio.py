@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from client.support import MCP_STDIO, handshake_client, python
 from redstart.client import Client, ClientError, ConnectionClosed, stdio
+from redstart.protocol.framing import MAX_MESSAGE
 from support import run
 
 
@@ -60,6 +62,24 @@ def test_a_message_of_many_megabytes_both_ways() -> None:
             assert (await c.call_tool("echo", {"text": text})).text == text
 
     run(main())
+
+
+def test_a_line_over_the_limit_is_not_kept(caplog: pytest.LogCaptureFixture) -> None:
+    script = """
+for line in sys.stdin:
+    m = json.loads(line)
+    if "id" in m:
+        print("x" * (MAX + 1), flush=True)
+        say(m["id"], INITIALIZED)
+"""
+
+    async def main() -> None:
+        async with handshake_client(python(script.replace("MAX", str(MAX_MESSAGE)))) as c:
+            assert c.server_info.name
+
+    with caplog.at_level(logging.WARNING, "redstart.client"):
+        run(main())
+    assert "over the limit" in caplog.text
 
 
 def test_a_python_file_with_environment_and_directory(tmp_path: Path) -> None:

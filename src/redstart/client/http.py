@@ -17,7 +17,7 @@ from typing import Final
 import httpx2
 
 from redstart.client.errors import ClientError, ConnectionClosed, InvalidReply
-from redstart.client.http_endpoint import SESSION, HttpEndpoint, content_type, error_in, events, is_stream
+from redstart.client.http_endpoint import SESSION, HttpEndpoint, body_of, content_type, error_in, events, is_stream
 from redstart.client.http_sse import HttpSseTransport
 from redstart.client.transport import Inbox, Outgoing, Transport
 
@@ -147,7 +147,7 @@ class HttpTransport(Transport):
     async def _deliver(self, response: httpx2.Response, position: StreamPosition, id: int | None) -> None:
         """Deliver the message of a body, or those of a stream, which must end soon after the answer to `id`."""
         if not is_stream(response):
-            body = await response.aread()
+            body = await body_of(response)
             self._inbox.receive(body)
             if id is not None and self._inbox.is_open(id):
                 kind = content_type(response) or "no content"

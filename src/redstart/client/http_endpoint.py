@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from redstart.client.background import BackgroundTasks
-from redstart.client.errors import ClientError, ConnectionClosed, HttpError, SessionExpired, request_error
+from redstart.client.errors import ClientError, ConnectionClosed, HttpError, InvalidReply, SessionExpired, request_error
 from redstart.protocol.framing import MAX_MESSAGE
 from redstart.wire import jsonrpc
 
@@ -93,7 +93,7 @@ class HttpEndpoint:
         """The error for a response that is not what was asked for; a JSON-RPC error in its body says the most."""
         if response.status_code == 404 and self.session is not None:
             return SessionExpired(f"{self.url} does not know this session any more (HTTP 404)")
-        body = await response.aread()
+        body = await body_of(response)
         text = body.decode("utf-8", "replace")
         if response.is_redirect:
             text = f"redirect to {response.headers.get('Location')}; use that URL"
@@ -116,6 +116,16 @@ def content_type(response: httpx2.Response) -> str:
 def is_stream(response: httpx2.Response) -> bool:
     """Whether a response is a stream of events."""
     return response.status_code == 200 and content_type(response) == EVENT_STREAM
+
+
+async def body_of(response: httpx2.Response) -> bytes:
+    """The body of a response. One over the limit is refused before it is read to its end."""
+    body = bytearray()
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > MAX_MESSAGE:
+            raise InvalidReply(f"{response.request.method} {response.url}: a body of more than {MAX_MESSAGE} bytes")
+    return bytes(body)
 
 
 def events(response: httpx2.Response) -> httpx2.EventSource:

@@ -24,6 +24,8 @@ from redstart.protocol.methods import METHODS
 from redstart.wire.jsonrpc import HEADER_MISMATCH, JsonMapping, JsonObject
 from redstart.wire.types import InputRequired, ListedTool, ListResult
 
+MAX_PAGES: Final = 10_000
+"""How many pages a list may have."""
 _PAUSE: Final = 0.05
 """Seconds before the first retry of a request that the server put off without a question; doubled each time."""
 
@@ -146,7 +148,7 @@ class Requests:
         entries: list[Any] = []
         cursors: set[str] = set()
         params: JsonObject = {}
-        while True:
+        for _ in range(MAX_PAGES):
             page = decoded(method, ListResult, await self.result(method, params))
             listed = getattr(page, field)
             if listed is None:
@@ -159,6 +161,7 @@ class Requests:
                 raise InvalidReply(f"{method}: the server gave the cursor {cursor!r} twice")
             cursors.add(cursor)
             params = {"cursor": cursor}
+        raise InvalidReply(f"{method}: the list has more than {MAX_PAGES} pages")
 
     async def list_tools(self) -> list[ListedTool]:
         """All tools. What later calls need to know of them is remembered."""

@@ -1,6 +1,6 @@
 """A server as a subprocess: one message per line on its stdin and stdout, its stderr passed on and remembered.
 
-Built on `SubprocessProtocol` and not on streams: it has no limit on a line, and its transport can be closed.
+Built on `SubprocessProtocol` and not on streams: a line may be as long as a message, and its transport can be closed.
 Spec: /specification/2026-07-28/basic/transports/stdio (shutdown: close stdin, wait, SIGTERM, SIGKILL).
 """
 
@@ -55,7 +55,7 @@ class StdioTransport(Transport, asyncio.SubprocessProtocol):
 
     async def open(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._lines = Framer("newline", limit=sys.maxsize)
+        self._lines = Framer("newline")
         self._stderr = ""
         self._decode_stderr = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._writable = asyncio.Event()
