@@ -25,7 +25,7 @@ from redstart.execution.processes import ChildMessage, Children, ChildSetup, Loc
 from redstart.features.errors import SettingsError, ToolError, text_of
 from redstart.features.output import Collected
 from redstart.features.registry import Function
-from redstart.features.results import free_result, speaks_blocks, to_json
+from redstart.features.results import free_result, has_blocks, to_json
 from redstart.schema.callables import is_async, is_generator
 from redstart.schema.signature import compile_signature
 from redstart.wire.jsonrpc import ProtocolError, decode
@@ -148,7 +148,7 @@ async def _awaited(value: Awaitable[object]) -> object:
 
 def pack(value: object) -> Packed:
     """A value as data, or as the blocks that it is."""
-    if speaks_blocks(value):
+    if has_blocks(value):
         return Packed(result=free_result(value))
     return Packed(value=msgspec.Raw(to_json(value)))
 

@@ -224,11 +224,11 @@ def test_a_slow_listener_loses_nothing_that_matters(monkeypatch: pytest.MonkeyPa
     async def main() -> None:
         events = Events({"tools"}, ["a:"], None)
         for _ in range(9):
-            events.hear("notifications/tools/list_changed", {})
+            events.notified("notifications/tools/list_changed", {})
         for _ in range(3):
             assert await anext(events) == Event("tools")
         for n in range(4):
-            events.hear("notifications/resources/updated", {"uri": f"a:/{n}"})
+            events.notified("notifications/resources/updated", {"uri": f"a:/{n}"})
         assert [await anext(events) for _ in range(3)] == [Event("resource", f"a:/{n}") for n in range(3)]
         with pytest.raises(ClientError, match="listen again"):
             await anext(events)

@@ -205,7 +205,8 @@ class ServedDirectory:
             for thing in loaded.things:
                 other = wanted.get(_key(thing))
                 if other is not None:
-                    log.warning("%s is defined twice, at %s and at %s; the second one is served", *_twice(thing, other))
+                    text = "%r is defined twice, at %s and at %s; the second one is served"
+                    log.warning(text, thing, other.place, thing.place)
                 wanted[_key(thing)] = thing
         for key in self._served.keys() - wanted.keys():
             with suppress(KeyError):  # the application may have removed it itself
@@ -256,10 +257,6 @@ def _sources(folder: Path) -> Iterator[Path]:
 
 def _key(thing: Component) -> Key:
     return thing.kind, thing.key
-
-
-def _twice(thing: Component, other: Component) -> tuple[str, str, str]:
-    return repr(thing), other.place, thing.place
 
 
 def _where(path: Path, error: BaseException) -> str:

@@ -70,21 +70,19 @@ def description_of(thing: object) -> str | None:
 
 
 def instance_of(thing: object) -> object:
-    """An instance of `thing`, where that is a class; else `thing` itself."""
-    return _new(thing) if isinstance(thing, type) else thing
-
-
-def _new(kind: type) -> object:
+    """An instance of `thing`, if that is a class; else `thing` itself."""
+    if not isinstance(thing, type):
+        return thing
     try:
-        parameters = inspect.signature(kind).parameters.values()
+        parameters = list(inspect.signature(thing).parameters.values())
     except (TypeError, ValueError):
-        parameters = {}.values()
+        parameters = []
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [p.name for p in parameters if p.default is p.empty and p.kind not in variadic]
-    if needed or inspect.isabstract(kind):
+    if needed or inspect.isabstract(thing):
         why = f"needs {', '.join(needed)}" if needed else "is abstract"
-        raise RegistrationError(f"{_line_of(kind)}the class {kind.__name__} {why}: make an instance, and serve that")
-    return kind()
+        raise RegistrationError(f"{_line_of(thing)}the class {thing.__name__} {why}: make an instance, and serve that")
+    return thing()
 
 
 def _line_of(kind: type) -> str:

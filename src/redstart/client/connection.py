@@ -52,7 +52,7 @@ class OpenRequest:
 class Listener(Protocol):
     """An object that gets every notification."""
 
-    def hear(self, method: str, params: JsonObject) -> None:
+    def notified(self, method: str, params: JsonObject) -> None:
         """A notification has come."""
 
     def end(self, error: BaseException | None) -> None:
@@ -218,9 +218,9 @@ class RpcConnection:
             self.gone = error
         for id in list(self._open):
             self.fail(id, self.gone)
-        self.deaf(self.gone)
+        self.notifications_ended(self.gone)
 
-    def deaf(self, error: ClientError) -> None:
+    def notifications_ended(self, error: ClientError) -> None:
         for listener in list(self.listeners):
             listener.end(error)
 
@@ -245,7 +245,7 @@ class RpcConnection:
         elif method == "notifications/cancelled":
             self._cancelled(params.get("requestId"))
         for listener in list(self.listeners):
-            listener.hear(method, params)
+            listener.notified(method, params)
         if self._on_notification is not None:
             self._callbacks.deliver(self._on_notification, Notification(method, params))
 

@@ -183,7 +183,7 @@ class HttpTransport(Transport):
         try:
             await self._follow(self._endpoint.stream(headers), headers, None, resumable=True)
         except ConnectionClosed as error:
-            self._inbox.deaf(error)
+            self._inbox.notifications_ended(error)
         except ClientError as error:  # 405: the server has no such stream
             log.debug("no GET stream: %s", error)
         finally:

@@ -78,7 +78,7 @@ class Events:
         if self._error is not None:
             raise self._error
 
-    def hear(self, method: str, params: JsonObject) -> None:
+    def notified(self, method: str, params: JsonObject) -> None:
         """Add a notification, if it belongs to this subscription."""
         if self._subscription is not None:
             id = params.get("_meta", {}).get(SUBSCRIPTION_ID)

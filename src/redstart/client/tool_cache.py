@@ -53,7 +53,7 @@ class ToolCache:
         self._tools = cached
         return valid
 
-    def hear(self, method: str, params: JsonObject) -> None:
+    def notified(self, method: str, params: JsonObject) -> None:
         """Forget the tools if a notification says that they have changed."""
         if method == "notifications/tools/list_changed":
             self.forget()

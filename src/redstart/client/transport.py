@@ -38,7 +38,7 @@ class Inbox(Protocol):
     def lost(self, error: ClientError) -> None:
         """The server is gone: every open request fails, and every later one."""
 
-    def deaf(self, error: ClientError) -> None:
+    def notifications_ended(self, error: ClientError) -> None:
         """Notifications of the server will not come any more; requests may still be answered."""
 
     def is_open(self, id: int) -> bool:

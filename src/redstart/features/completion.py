@@ -233,7 +233,7 @@ def completers(fields: Iterable[Argument], where: str, compiler: Compiler) -> di
     """The sources that the annotations of arguments name."""
     made: dict[str, Completer] = {}
     for field in fields:
-        mark = noted(field.annotation, Complete)
+        mark = find_mark(field.annotation, Complete)
         if mark is None:
             _refuse_inside(field.annotation, where, set())
         source = choices(field.shape.schema()) if mark is None else mark.source
@@ -243,12 +243,12 @@ def completers(fields: Iterable[Argument], where: str, compiler: Compiler) -> di
     return made
 
 
-def noted(annotation: object, kind: type[M]) -> M | type[M] | None:
+def find_mark(annotation: object, kind: type[M]) -> M | type[M] | None:
     """The mark of a kind, an instance or the class itself, anywhere in an annotation; None where there is none."""
     for item in getattr(annotation, "__metadata__", ()):
         if item is kind or isinstance(item, kind):
             return item
-    return next((found for a in get_args(annotation) if (found := noted(a, kind)) is not None), None)
+    return next((found for a in get_args(annotation) if (found := find_mark(a, kind)) is not None), None)
 
 
 def _refuse_inside(annotation: object, where: str, seen: set[int]) -> None:
@@ -263,7 +263,7 @@ def _refuse_inside(annotation: object, where: str, seen: set[int]) -> None:
     except (NameError, TypeError, AttributeError):  # what cannot be resolved has been refused, or is not a field
         return
     for name, kind in fields.items():
-        if noted(kind, Complete) is not None:
+        if find_mark(kind, Complete) is not None:
             raise RegistrationError(
                 f'{where}: there is a Complete on the field "{name}" of {annotation.__qualname__}, '
                 "but only arguments are completed: put it on the argument"

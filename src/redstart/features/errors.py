@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from redstart.schema.callables import unwrapped
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 from redstart.wire.types import Content, Text, ToolResult
 
@@ -17,7 +18,7 @@ _ONE_LINE = {**_CONTROLS, ord("\n"): "\\n"}
 
 
 def _printable(record: logging.LogRecord) -> bool:
-    """Escape text of others: it must not control a terminal or look like a line of the log."""
+    """Escape text from outside: it must not control a terminal or look like a line of the log."""
     if isinstance(record.args, tuple):
         kinds = str, BaseException
         record.args = tuple(str(arg).translate(_ONE_LINE) if isinstance(arg, kinds) else arg for arg in record.args)
@@ -57,7 +58,7 @@ class Unencodable(Exception):
 
 
 class Unanswered(ProtocolError):
-    """`ctx.ask` got no answer: the call ends politely, unless the handler catches this."""
+    """`ctx.ask` got no answer: the call ends without an error, unless the handler catches this."""
 
     def __init__(self, message: str) -> None:
         super().__init__(INTERNAL_ERROR, message)
@@ -66,7 +67,7 @@ class Unanswered(ProtocolError):
         return type(self), (self.message,)
 
     def result(self, promised: bool) -> ToolResult:
-        """What a tool's call ends as: words for the model, and no error unless structured output was promised."""
+        """The result of the tool: a text for the model. It is an error only if structured output was promised."""
         result = ToolResult(content=[Text(self.message)])
         if promised:
             result.is_error = True
@@ -82,7 +83,7 @@ class RegistrationError(TypeError):
 
 
 class SettingsError(ValueError):
-    """Something outside of the code keeps a server from starting; the text says what it is, and what to do."""
+    """A server cannot start because of something outside of its code; the text says what it is, and what to do."""
 
     def __init__(self, problem: str, advice: str) -> None:
         super().__init__(f"{problem}; {advice}")
@@ -117,7 +118,7 @@ class ErrorPolicy:
         return f"{what} failed with {name} (error id {id}). The server's log has the details."
 
     async def outcome(self, work: Awaitable[object], finish: Callable[[object], R], what: str) -> R:
-        """What `finish` makes of the value of a handler; a failure is a ProtocolError.
+        """Await a handler, and convert its value with `finish`. A failure becomes a ProtocolError.
 
         This is for prompts, resources and completions. The failures of tools are results that the model reads.
         """
@@ -144,7 +145,5 @@ def text_of(error: BaseException) -> str:
 
 def place(fn: object) -> str:
     """`file.py:12` of a function, for messages to people."""
-    target = getattr(fn, "__wrapped__", fn)
-    target = getattr(target, "func", target)
-    code = getattr(getattr(target, "__func__", target), "__code__", None)
+    code = getattr(unwrapped(fn)[0], "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(fn)

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from redstart.features.errors import RegistrationError, place
+from redstart.features.rules import check_is_callable
 from redstart.features.tools import tool_of
 
 if TYPE_CHECKING:
@@ -28,11 +29,9 @@ _CLASSES: Final = {"tool": "Tool", "prompt": "Prompt", "resource": "Resource"}
 
 
 def mark(fn: F, kind: str, options: dict[str, object]) -> F:
-    """Note on `fn` that it is to be served as a `kind`; a function may be several things."""
-    checked: object = fn
-    if not callable(checked) or isinstance(checked, type):
-        raise RegistrationError(f"expected a function, got {fn!r:.200}")
-    _make(kind, fn, options)  # an option that is wrong fails here, where it was written
+    """Mark `fn` as a tool, a prompt or a resource; a function may be several of them."""
+    check_is_callable(fn)
+    _make(kind, fn, options)  # a wrong option is refused here, where it was written
     try:
         # The decorator that is nearest to the function is applied first. A new list: functools.wraps shares the old.
         setattr(fn, MARKS, [(kind, options), *getattr(fn, MARKS, ())])

@@ -25,9 +25,9 @@ from redstart.features.rules import (
     mapping,
     names,
     one_of,
-    sound,
     text,
     texts,
+    valid_shape,
     wrong,
 )
 from redstart.wire import types as t
@@ -103,7 +103,7 @@ def icons(label: str, value: object) -> list[t.Icon]:
     def hint(one: object) -> str:
         return f'; write Icon("{one}")' if isinstance(one, str) else ""
 
-    return [sound(label, icon) for icon in instances(label, value, t.Icon, "Icon", hint)]
+    return [valid_shape(label, icon) for icon in instances(label, value, t.Icon, "Icon", hint)]
 
 
 def tool_annotations(label: str, value: object) -> dict[str, object]:
@@ -155,7 +155,7 @@ def arguments(label: str, value: object) -> list[t.PromptArgument]:
             argument = t.PromptArgument(given[0], None, *given[1:])
         if not isinstance(argument, t.PromptArgument) or not argument.name:
             wrong(label, f"a list of {words}", given)
-        sound(label, argument)
+        valid_shape(label, argument)
         made.append(
             t.PromptArgument(argument.name, argument.title, argument.description or None, argument.required or False)
         )

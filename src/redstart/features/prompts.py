@@ -17,7 +17,7 @@ from redstart.features.errors import ErrorPolicy, RegistrationError, Unencodable
 from redstart.features.options import Declared, PromptOptions
 from redstart.features.prompt_template import compile_text, fill
 from redstart.features.registry import Arguments, Catalog, Compiled, Compiler, Function
-from redstart.features.results import BLOCK_TYPES, block, is_media, sound
+from redstart.features.results import BLOCK_TYPES, block, is_media, valid
 from redstart.features.rules import HANDLER_OR_NONE, NAME, checked, did_you_mean, showing
 from redstart.features.tools import require
 from redstart.protocol.call import Call
@@ -276,7 +276,7 @@ def result(value: Any) -> t.Result:
     """The result that a handler's value becomes."""
     if isinstance(value, t.GetPromptResult):
         made = t.GetPromptResult(description=value.description, messages=messages(value.messages), meta=value.meta)
-        return sound(made)
+        return valid(made)
     if isinstance(value, t.Result):  # a question to the client, for example
         return value
     if isinstance(value, Mapping) and "messages" in value:
@@ -285,7 +285,7 @@ def result(value: Any) -> t.Result:
         value = PromptResult(*value)
     if isinstance(value, PromptResult):
         made = t.GetPromptResult(description=value.description, messages=messages(value.messages))
-        return sound(made)
+        return valid(made)
     return t.GetPromptResult(messages=messages(value))
 
 
@@ -308,17 +308,17 @@ def _has_role(value: Any) -> bool:
 
 def _message(value: Any) -> list[t.Message]:
     if isinstance(value, t.Message):
-        return _said(value.role, value.content)
+        return _messages_from(value.role, value.content)
     if _is_pair(value):
-        return _said(*value)
+        return _messages_from(*value)
     if isinstance(value, Mapping) and "role" in value:
-        return _said(value["role"], value.get("content"))
+        return _messages_from(value["role"], value.get("content"))
     if value is None:
         raise Unencodable("None instead of messages")
-    return _said("user", value)
+    return _messages_from("user", value)
 
 
-def _said(role: Any, content: Any) -> list[t.Message]:
+def _messages_from(role: Any, content: Any) -> list[t.Message]:
     """One message, or one for each block of a list of blocks."""
     if role not in ROLES:
         raise Unencodable(f'a message with the role {str(role)[:100]!r}; a role is "user" or "assistant"')

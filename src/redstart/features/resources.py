@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Final, Unpack
 import msgspec
 from msgspec import field
 
-from redstart.features.completion import Completer, completers, noted
+from redstart.features.completion import Completer, completers, find_mark
 from redstart.features.errors import ErrorPolicy, RegistrationError, place
 from redstart.features.options import Declared, ResourceOptions
 from redstart.features.prompts import refuse_generator
 from redstart.features.registry import Arguments, Catalog, Compiled, Compiler, Function
-from redstart.features.results import is_media, one_body, sound, to_json
+from redstart.features.results import is_media, one_body, to_json, valid
 from redstart.features.rules import HANDLER_OR_NONE, NAME, REQUIRED_TEXT, caller, checked, did_you_mean, showing
 from redstart.features.tools import require
 from redstart.protocol.call import Call
@@ -114,7 +114,7 @@ class Resource(Declared):
         fields = [field for field in signature.fields if field.name in self.argument_names()]
         template = self.template
         if template is not None:
-            marked = {field.name for field in fields if noted(field.annotation, NotAPath) is not None}
+            marked = {field.name for field in fields if find_mark(field.annotation, NotAPath) is not None}
             template = Template(self.uri, unsafe=template.unsafe | marked)
         compiled = CompiledResource(
             declared=self,
@@ -329,7 +329,7 @@ def _one(value: Any, uri: str, mime_type: str | None) -> t.ResourceContents:
 
 def _checked(given: t.ResourceContents, mime_type: str | None) -> t.ResourceContents:
     one_body(given)
-    sound(given)
+    valid(given)
     if given.mime_type is not None or mime_type is None:
         return given
     return msgspec.structs.replace(given, mime_type=mime_type)

@@ -42,11 +42,11 @@ _OURS: Final = {
     "UserMessage": "Message",
     "AssistantMessage": "Message",
 }
-"""Result classes of other frameworks, and ours. Sent as plain data, theirs would lose their `is_error`."""
+"""Result classes of other frameworks, and ours. If theirs were sent as plain data, `is_error` would be lost."""
 
 
 def ours_for(kind: Any) -> str:
-    """What to write for a result of another framework; nothing for any other type."""
+    """What to write instead of a result class of another framework; "" for any other type."""
     name = _OURS.get(getattr(kind, "__name__", ""), "")
     if not name or kind.__module__.partition(".")[0] not in _OTHERS:
         return ""
@@ -54,7 +54,7 @@ def ours_for(kind: Any) -> str:
 
 
 def _foreign(value: object) -> object:
-    """Convert what msgspec does not know: objects of other libraries, recognised by their methods, and containers."""
+    """Convert a value that msgspec does not know: an object of another library, told by its methods, or a container."""
     if not isinstance(value, type):
         if words := ours_for(type(value)):
             raise NotImplementedError(words)
@@ -115,7 +115,7 @@ def _has_non_finite(value: object) -> bool:
 
 # ---------------------------------------------------------------- NamedTuple
 
-# msgspec writes a NamedTuple as an array; here it is an object. Checking the types of leaves is fast.
+# msgspec writes a NamedTuple as an array; here it is an object. Values of these types hold none, and are skipped.
 LEAVES: Final = frozenset({str, int, float, bool, type(None), bytes, Decimal})
 
 
@@ -177,7 +177,7 @@ def _loaded_type(kind: type) -> str | None:
 
 
 def is_loaded_type(kind: object) -> bool:
-    """Whether `kind` is a class of one of these libraries, which has a picture or table for a schema."""
+    """Whether `kind` is a class of one of these libraries: its values become a table or a picture, without a schema."""
     return isinstance(kind, type) and _loaded_type(kind) is not None
 
 
@@ -199,7 +199,7 @@ def media(data: bytes, mime_type: str) -> Block:
 def block(value: Any) -> Block:
     """One content block from anything: content as it is, text for strings, JSON text for the rest."""
     if isinstance(value, t.Content):
-        return sound(value)  # type: ignore[return-value]
+        return valid(value)  # type: ignore[return-value]
     if isinstance(value, str):
         return t.Text(value)
     if type(value) is Raw:
@@ -239,8 +239,8 @@ def _from_dict(value: dict[str, Any]) -> Block:
         raise Unencodable(f"not a valid {value['type']} block: {error}") from None
 
 
-def sound(value: S) -> S:
-    """A shape that the application has made, with its fields checked."""
+def valid(value: S) -> S:
+    """A wire shape that the application has made, after a check of its fields."""
     try:
         if isinstance(value, t.EmbeddedResource):
             one_body(value.resource)
@@ -256,11 +256,11 @@ def one_body(contents: object) -> None:
 
 
 def is_content(value: object) -> bool:
-    """Whether `value` speaks in blocks rather than in data."""
+    """Whether `value` is content, and not data."""
     return isinstance(value, t.Content | ToolError) or is_media(value) or is_loaded_type(type(value))
 
 
-def speaks_blocks(value: object) -> bool:
+def has_blocks(value: object) -> bool:
     """Whether `value` is content, a result or a list that holds content."""
     if isinstance(value, t.ToolResult | bytes | bytearray) or is_content(value):
         return True
@@ -304,11 +304,11 @@ def free_result(value: object) -> t.ToolResult:
 
 
 def finished(result: t.ToolResult) -> t.ToolResult:
-    """A hand-made result, with its blocks checked and its structured content encoded."""
-    given: object = result.content  # of a class that takes anything
+    """A ToolResult of the application, with its blocks checked and its structured content encoded."""
+    given: object = result.content  # the class does not check it
     given = [] if given is None else given
     content, failed = blocks(list(given) if isinstance(given, list | tuple) else [given])
-    made = sound(t.ToolResult(content=content, is_error=True if failed else result.is_error, meta=result.meta))
+    made = valid(t.ToolResult(content=content, is_error=True if failed else result.is_error, meta=result.meta))
     if result.structured is not UNSET:
         raw = to_json(result.structured)
         made.structured = Raw(raw)

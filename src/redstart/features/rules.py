@@ -302,7 +302,7 @@ def instances(
     return listed
 
 
-def sound(label: str, shape: S) -> S:
+def valid_shape(label: str, shape: S) -> S:
     """A wire shape as it is, if its fields have their types: a Struct does not check them itself."""
     try:
         return checked_shape(shape)

@@ -79,7 +79,7 @@ def target_of(fn: Callable[..., object]) -> CallTarget:
 
 
 def find_target(fn: Callable[..., object], where: str | None, names: Mapping[str, Any] | None) -> CallTarget:
-    function, fixed, owner = _unwrapped(fn)
+    function, fixed, owner = unwrapped(fn)
     code = getattr(function, "__code__", None)
     name = getattr(fn, "__name__", None) or getattr(function, "__name__", "")
     if name in ("__call__", "__init__") or not name:
@@ -120,7 +120,7 @@ def _signature(fn: Callable[..., object], target: CallTarget) -> inspect.Signatu
         raise target.fail(f"has no readable signature ({error}). Write a function around it.") from error
 
 
-def _unwrapped(fn: Any) -> tuple[Any, set[str], type | None]:
+def unwrapped(fn: Any) -> tuple[Any, set[str], type | None]:
     """The plain function, the names of the arguments that a partial has fixed, and the class of a method."""
     fixed: set[str] = set()
     owner: type | None = None
@@ -181,7 +181,7 @@ def _closure(function: object) -> dict[str, Any]:
 
 def local_names(fn: Any) -> dict[str, Any]:
     """The local names of the functions around `fn` that are running now."""
-    fn = _unwrapped(fn)[0]
+    fn = unwrapped(fn)[0]
     around = getattr(fn, "__qualname__", "").split(".<locals>.")[:-1]
     outer = {part.rpartition(".")[2] for part in around}
     names: dict[str, Any] = {}

@@ -1,6 +1,6 @@
-"""A look at any server through the eyes of clients of every revision: what is wrong, in words.
+"""Checks a server as clients of every revision see it, and says what is wrong.
 
-Nothing is called that the server's author wrote, except what lists and completes: a check has no side effects.
+No tool, prompt or resource of the server is called, so that a check has no side effects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOT_THERE = "redstart-check-no-such-thing"
 
 
 async def problems(server: Server) -> list[str]:
-    """What a client of some revision would stumble over; an empty list is a good sign."""
+    """The problems that a client of some revision would have with `server`; an empty list if there are none."""
     found: list[str] = []
     for revision in (*REVISIONS, VERSION):
         try:
