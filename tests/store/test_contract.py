@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import wraps
-from typing import ParamSpec
+from typing import ParamSpec, cast
 
 import pytest
 
@@ -611,9 +611,10 @@ async def test_a_store_without_its_engine_says_so_and_goes_on_after_it(place: Pl
         stream = store.subscribe("t")
         await store.publish("t", b"1")
         with place.away():
-            for work in (store.task_insert(new("b"), "q", 9, 9), store.kv_set("b", b"1", durable=True)):
+            calls = store.task_insert(new("b"), "q", 9, 9), store.kv_set("b", b"1"), store.task_claim(["q"], 9, LONG)
+            for error in await asyncio.gather(*calls, return_exceptions=True):
                 with pytest.raises(StoreAway, match=r"The store of this server is away: .*\. Try again"):
-                    await work
+                    raise cast(BaseException, error)
         began = time.monotonic()
 
         async def works() -> bool:

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final
 
 from redstart.store.bus import Bus
-from redstart.store.shared import StoreFull, check_message, log_position, owner_of
+from redstart.store.shared import StoreFull, check_message, log_position, owner_of, refill
 from redstart.store.tasks import CHANGED, OVERDUE, StoredTask, topic_of
 
 SWEPT: Final = 4
@@ -173,14 +173,9 @@ class MemoryStore:
             if self._buckets[oldest][2] <= now:  # full again, as one that was never used
                 del self._buckets[oldest]
         tokens, since, _ = self._buckets.pop(key, (burst, now, now))
-        tokens = min(burst, tokens + (now - since) * rate)
-        allowed = tokens >= 1
-        tokens -= allowed
-        full = now + (burst - tokens) / rate if rate > 0 else float("inf")
-        self._buckets[key] = (tokens, now, full)
-        if allowed:
-            return True, 0.0
-        return False, (1 - tokens) / rate if rate > 0 else float("inf")
+        allowed, wait, left, full = refill(tokens, since, now, rate, burst)
+        self._buckets[key] = (left, now, full)
+        return allowed, wait
 
     # ------------------------------------------------------------ tasks
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from hashlib import sha256
+from math import inf
 from typing import Final, Protocol
 
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
@@ -115,3 +116,17 @@ def check_message(data: bytes) -> None:
 def log_position(id: str) -> int:
     """The number of an entry of a log, 0 for an id that an engine with numbers has never given."""
     return int(id) if len(id) < 19 and id.isascii() and id.isdecimal() else 0
+
+
+def refill(tokens: float, since: float, now: float, rate: float, burst: float) -> tuple[bool, float, float, float]:
+    """Take a token of a bucket: whether there was one, else the seconds to wait; what is left; when it is full again.
+
+    >>> refill(0.5, 10.0, 11.0, 0.5, 3.0)
+    (True, 0.0, 0.0, 17.0)
+    """
+    tokens = min(burst, tokens + max(0.0, now - since) * rate)
+    allowed = tokens >= 1
+    left = tokens - allowed
+    full = now + (burst - left) / rate if rate > 0 else inf
+    wait = 0.0 if allowed else (1 - left) / rate if rate > 0 else inf
+    return allowed, wait, left, full
