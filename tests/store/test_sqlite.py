@@ -125,10 +125,10 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     text = tmp_path / "text.db"
     text.write_bytes(b"Dear diary, today I wrote no database at all. " * 100)
     before = text.read_bytes()
-    assert "its file is not an SQLite database" in refused(text)
+    assert "SQLite says: file is not a database" in refused(text)
     assert text.read_bytes() == before
-    assert "its file cannot be opened: No such file or directory" in refused(tmp_path / "none" / "s.db")
-    assert "its file cannot be opened" in refused(tmp_path)
+    assert "SQLite says: unable to open database file" in refused(tmp_path / "none" / "s.db")
+    assert "SQLite says: unable to open database file" in refused(tmp_path)
     newer = tmp_path / "newer.db"
     with closing(sqlite3.connect(newer)) as connection:
         connection.execute(f"PRAGMA user_version = {len(SCHEMA) + 1}")
@@ -161,7 +161,7 @@ def test_a_file_that_is_read_only() -> None:
         path.chmod(0o444)
         with child(READ_ONLY, path) as process:
             output = process.communicate(timeout=50)[0]
-    assert "The store of this server is away: its file is read-only" in output
+    assert "The store of this server is away: SQLite says: attempt to write a readonly database" in output
 
 
 FULL = """
@@ -186,7 +186,7 @@ async def main(store):
 def test_a_disk_that_is_full_and_has_room_again(tmp_path: Path) -> None:
     with child(FULL, tmp_path / "s.db") as process:
         error, *rest = process.communicate(timeout=50)[0].splitlines()
-    assert "its disk is full" in error or "its file cannot be read or written" in error
+    assert "SQLite says: database or disk is full" in error or "SQLite says: disk I/O error" in error
     assert rest == ["b'1' True", "True b'2'"]
 
 
@@ -221,7 +221,7 @@ def test_a_store_is_used_again_after_it_was_closed(tmp_path: Path) -> None:
         await store.publish("t", b"1")
         assert await anext(stream) == ("t", b"1")
         await store.kv_set("a", b"1")
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         await store.close()
         await store.close()
 
@@ -245,8 +245,8 @@ def test_what_has_expired_does_not_stay_in_the_file(tmp_path: Path) -> None:
 
     asyncio.run(body())
     with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
-        for table in ("pairs", "streams", "entries", "buckets"):
-            assert connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] < 20
+        for table in ("pairs", "entries"):
+            assert connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] < 40
 
 
 def test_a_claim_looks_only_at_what_it_takes(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_an_old_version_of_the_schema_is_brought_up_to_date(tmp_path: Path, monk
         return value
 
     assert asyncio.run(body("a")) is None
-    added = (*SCHEMA, ("INSERT INTO pairs VALUES (CAST('b' AS BLOB), CAST('new' AS BLOB), NULL)",))
+    added = (*SCHEMA, ("INSERT INTO pairs VALUES (CAST('kb' AS BLOB), CAST('new' AS BLOB), NULL)",))
     monkeypatch.setattr("redstart.store.sqlite.SCHEMA", added)
     assert asyncio.run(body("b")) == b"new"
     assert asyncio.run(body("b")) == b"1"  # once

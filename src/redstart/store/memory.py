@@ -16,7 +16,7 @@ from typing import Final
 
 from redstart.store.bus import Bus
 from redstart.store.shared import StoreFull, check_message, log_position, owner_of, refill
-from redstart.store.tasks import CHANGED, OVERDUE, StoredTask, topic_of
+from redstart.store.tasks import CHANGED, OVERDUE, StoredTask, is_inserted, is_written, topic_of
 
 SWEPT: Final = 4
 """Expired keys that are removed at each write: more than are written, so that their number has a bound."""
@@ -184,9 +184,7 @@ class MemoryStore:
         if len(owned) >= max_owned or len(self._tasks) >= max_all or task.id in self._tasks:
             return False
         self._account(task.owner, _task_size(task), self._clock())
-        task.version = 1
-        task.fence = 0
-        task.created = task.updated = task.read_at = self._now()
+        is_inserted(task, self._now())
         entry = _Entry(copy(task))
         self._tasks[task.id] = self._owned.setdefault(task.owner, owned)[task.id] = entry
         self._place(entry, queue, 0.0)
@@ -223,9 +221,10 @@ class MemoryStore:
             return False
         kept = entry.task
         self._account(kept.owner, len(task.body) - len(kept.body), self._clock())
+        is_written(task, self._now())
         kept.body = task.body
-        kept.version = task.version = kept.version + 1
-        kept.updated = task.updated = task.read_at = self._now()
+        kept.version = task.version
+        kept.updated = task.updated
         self._place(entry, queue, delay)
         self._tell(task.id, queue)
         return True
@@ -300,15 +299,7 @@ class MemoryStore:
             self._bus.deliver(CHANGED, queue.encode())
 
     async def close(self) -> None:
-        self._values.clear()
-        self._ends.clear()
-        self._logs.clear()
-        self._buckets.clear()
-        self._tasks.clear()
-        self._owned.clear()
-        self._queues.clear()
-        self._shares.clear()
-        self._used = 0
+        """Nothing is open. What is kept stays, as in other engines."""
 
 
 class _Entry:

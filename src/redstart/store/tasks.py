@@ -78,3 +78,22 @@ class TaskStore(Protocol):
 
     async def task_delete(self, task: StoredTask) -> bool:
         """Forget a task. False if its version has changed."""
+
+
+def is_inserted(task: StoredTask, now: float | None) -> bool:
+    """Set what `task_insert` sets if the engine has kept the task, at the time `now`."""
+    if now is None:
+        return False
+    task.version = 1
+    task.fence = 0
+    task.created = task.updated = task.read_at = now
+    return True
+
+
+def is_written(task: StoredTask, now: float | None) -> bool:
+    """Set what `task_write` sets if the engine has written the task, at the time `now`."""
+    if now is None:
+        return False
+    task.version += 1
+    task.updated = task.read_at = now
+    return True
