@@ -188,8 +188,8 @@ class KeyRing:
         text = b2a_base64(sealed, newline=False).decode()
         if len(text) > MAX_STATE:
             raise StateTooLarge(
-                f"the state of this dialogue has {len(text)} bytes, and at most {MAX_STATE} are allowed: "
-                "keep large results of steps elsewhere and return a reference"
+                f"what the client has to carry to the next question (requestState) has {len(text)} bytes, "
+                f"and at most {MAX_STATE} are allowed"
             )
         return text
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from redstart.asking.questions import Question
-from redstart.asking.seal import EXPIRED, KeyRing, refused
+from redstart.asking.seal import EXPIRED, KeyRing, StateTooLarge, refused
 from redstart.features.principal import principal_key
 from redstart.protocol.call import Call
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, decode, encode
@@ -193,4 +193,21 @@ def seal_state(keys: KeyRing, memory: Memory, questions: Sequence[Question[objec
         performed,
     )
     payload = encode(contents)
-    return keys.seal(payload + _PADDING[len(payload) % 3], memory.bound)
+    try:
+        return keys.seal(payload + _PADDING[len(payload) % 3], memory.bound)
+    except StateTooLarge as error:
+        raise StateTooLarge(f"{error}{_largest(memory, steps)}") from None
+
+
+def _largest(memory: Memory, steps: Mapping[str, Raw]) -> str:
+    """What takes most of a state that is too large, and what to do about it."""
+    parts = [
+        (len(encode(answer.result)), f"the answer to {answer.asked.message!r}", "limit its length, or ask for it last")
+        for answer in memory.answers.values()
+    ]
+    for key, raw in steps.items():
+        parts.append((len(raw), f"the result of the step {key!r}", "keep it elsewhere, and return a reference to it"))
+    if not parts:
+        return ""
+    size, name, advice = max(parts)
+    return f". The largest part is {name} ({size} bytes): {advice}"
