@@ -196,18 +196,16 @@ def seal_state(keys: KeyRing, memory: Memory, questions: Sequence[Question[objec
     try:
         return keys.seal(payload + _PADDING[len(payload) % 3], memory.bound)
     except StateTooLarge as error:
-        raise StateTooLarge(f"{error}{_largest(memory, steps)}") from None
+        raise StateTooLarge(f"{error}. {_largest(contents[2], memory, steps)}") from None
 
 
-def _largest(memory: Memory, steps: Mapping[str, Raw]) -> str:
+def _largest(questions: list[Asked], memory: Memory, steps: Mapping[str, Raw]) -> str:
     """What takes most of a state that is too large, and what to do about it."""
-    parts = [
-        (len(encode(answer.result)), f"the answer to {answer.asked.message!r}", "limit its length, or ask for it last")
-        for answer in memory.answers.values()
-    ]
+    parts = [(len(encode(questions)), "the list of the open questions", "ask fewer of them at once")]
+    for answer in memory.answers.values():
+        what = f"the answer to {answer.asked.message!r}"
+        parts.append((len(encode(answer.result)), what, "limit its length, or ask for it last"))
     for key, raw in steps.items():
         parts.append((len(raw), f"the result of the step {key!r}", "keep it elsewhere, and return a reference to it"))
-    if not parts:
-        return ""
     size, name, advice = max(parts)
-    return f". The largest part is {name} ({size} bytes): {advice}"
+    return f"The largest part is {name} ({size} bytes): {advice}"
