@@ -67,16 +67,16 @@ UPWARDS: set[tuple[str, str]] = {
 # write it beside the new one.
 BUDGET: dict[str, int] = {
     "": 365,  # with reaper.py, the process that outlives a server; imports that pause the garbage collector
-    "wire": 420,  # the check of the shapes that applications make
+    "wire": 455,  # the check of the shapes that applications make, and the shapes of tasks
     "schema": 3242,  # one type engine for all; the kinds of functions, their annotations, and the names around them
     "protocol": 1185,  # the walk over x-mcp-header annotations, for the server and the client
     "store": 1150,  # four engines behind one contract; with tasks/ at most 2,200
-    "features": 3000,  # a declared thing and its compiled form are two
+    "features": 3010,  # a declared thing and its compiled form are two
     "execution": 1148,  # with visible=, which needs the contexts; the Runner of calls is apart from what compiles them
-    "asking": 1970,
+    "asking": 1995,  # what a task records of its dialogue
     "tasks": 1050,
     "adopt": 740,
-    "server": 1400,
+    "server": 1450,  # ctx.checkpoint, ctx.detach, ctx.attempt; who runs tasks
     "transports": 2661,
     "auth": 0,  # not built yet
     "client": 1915,
@@ -85,7 +85,7 @@ BUDGET: dict[str, int] = {
 }
 LONG_FUNCTIONS: set[str] = set()
 # Lower these when they can be lower. A cycle counts the imports inside of functions and under TYPE_CHECKING too.
-MAX_CYCLE, MAX_ANY, SAME_CLASS_NAMES, MAX_PARAMETERS = 3, 495, 0, 12
+MAX_CYCLE, MAX_ANY, SAME_CLASS_NAMES, MAX_PARAMETERS = 3, 515, 0, 12
 MAX_MODULES = 50  # loaded by a hello server on stdio
 MAX_FUNCTION = 40
 # Of one warm tools/call: functions of ours that are called, and files that they are in.

@@ -24,6 +24,7 @@ from redstart import (
     Image,
     Message,
     Prompt,
+    ProtocolError,
     ResourceContents,
     Server,
     Text,
@@ -379,6 +380,58 @@ async def test_input_required_result_prompt(ctx: Context) -> str:
     schema = form(["context"], context={"type": "string"})
     answer = await ctx.elicit("What context should the prompt use?", schema, key="user_context")
     return f"Use this context: {field(answer, 'context')}"
+
+
+# ---------------------------------------------------------------- tasks
+
+
+@server.tool
+async def greet(name: str) -> str:
+    """Greet by name."""
+    return f"Hello, {name}!"
+
+
+@server.tool(task="optional")
+async def slow_compute(seconds: float = 1, label: str = "") -> str:
+    """Sleep, then answer."""
+    await asyncio.sleep(seconds)
+    return f"computed {label}"
+
+
+@server.tool(task="required")
+async def failing_job() -> str:
+    """Fail after a moment."""
+    await asyncio.sleep(0.2)
+    raise ToolError("This job always fails")
+
+
+@server.tool(task="optional")
+async def protocol_error_job() -> str:
+    """Break the request."""
+    raise ProtocolError(-32603, "This job breaks")
+
+
+@server.tool(task="optional")
+async def confirm_delete(filename: str, ctx: Context) -> str:
+    """Delete a file after a confirmation."""
+    answer = await ctx.elicit(f"Delete {filename}?", form(["confirm"], confirm={"type": "boolean"}))
+    return f"deleted {filename}" if isinstance(answer, Accepted) else "kept"
+
+
+@server.tool(task="optional")
+async def multi_input(ctx: Context) -> str:
+    """Ask two questions at once."""
+    names = form(name={"type": "string"}, confirm={"type": "boolean"})
+    await asyncio.gather(ctx.elicit("First?", names), ctx.elicit("Second?", names))
+    return "both answered"
+
+
+@server.tool(task="required", detach="manual")
+async def test_tool_with_task(ctx: Context) -> str:
+    """Ask first, then go on as a task."""
+    answer = await ctx.elicit("What is your name?", form(["name"], name={"type": "string"}), key="user_name")
+    await ctx.detach()
+    return f"Hello, {field(answer, 'name')}!"
 
 
 if __name__ == "__main__":

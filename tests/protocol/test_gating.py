@@ -82,7 +82,9 @@ def test_capabilities_agree_with_the_schema(revision: str) -> None:
 def test_the_methods_agree_with_the_schema(revision: str) -> None:
     era = MODERN_ERA if revision == MODERN else HANDSHAKE_ERA
     ours = {row.name for row in METHODS.values() if row.eras & era and not row.notification}
-    assert ours == {name for name in facts(revision).results if not name.startswith("tasks/")}
+    if revision in HANDSHAKES[:-1]:  # their dialect refuses tasks
+        ours = {name for name in ours if not name.startswith("tasks/")}
+    assert ours == set(facts(revision).results)
 
 
 # structured, batches, progress_messages, null_ids; then what the latest of the handshakes has, and the modern era

@@ -10,6 +10,7 @@ Spec: /specification/2026-07-28/basic/patterns/mrtr.
 from __future__ import annotations
 
 import asyncio
+import time
 from asyncio import current_task
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
@@ -31,7 +32,7 @@ from redstart.asking.questions import (
 )
 from redstart.asking.scope import scoped
 from redstart.asking.seal import USED, KeyRing, StateTooLarge, refused
-from redstart.asking.state import Answered, Asked, Memory, asked, binding, open_state, seal_state
+from redstart.asking.state import Answered, Asked, Memory, asked, binding, open_state, packed, task_memory
 from redstart.asking.steps import RunningSteps, Steps, inside
 from redstart.execution.limits import off_the_clock, stepped_out
 from redstart.features.errors import ToolError, Unanswered, Unwind, log
@@ -259,7 +260,7 @@ class Dialogue(Struct, eq=False):
         if self.call.session is not None and not self.call.session.initialized and not await self._initialized():
             return _no_answer(question, None)
         for _ in range(TRIES):
-            outcome = await self._send(question)
+            outcome = await self.send(question.method, question.worded())
             if outcome is None or isinstance(outcome, ProtocolError):
                 return _no_answer(question, outcome)
             try:
@@ -286,10 +287,10 @@ class Dialogue(Struct, eq=False):
         finally:
             listeners.remove(initialized.set)
 
-    async def _send(self, question: Question[object]) -> Raw | ProtocolError | None:
+    async def send(self, method: str, params: object) -> Raw | ProtocolError | None:
         """One request to the client: its raw result, its error, or None if it does not answer in time."""
         call = self.call
-        sent = call.link.ask(call, question.method, question.worded())
+        sent = call.link.ask(call, method, params)
         if sent is None:
             return None
         pending, data = sent
@@ -513,6 +514,9 @@ class Asking:
 
     def run(self, call: Call, handler: Handler, rehearse: bool) -> Awaitable[Outcome]:
         """Run a call that brings answers. With `rehearse`, calls of the handshake era are replayed too."""
+        if call.task is not None and call.task.running:
+            call.dialogue = ReplayedDialogue(call, task_memory(call.task), self)
+            return handler(call)
         if call.dialect.modern:
             memory, once = open_state(self._keys, self._server, call)
             if memory.unsealed and self._is_single_use(call):
@@ -541,6 +545,13 @@ class Asking:
             for question, (reply, _) in zip(dialogue.open, replies, strict=True):
                 dialogue.memory.answers[question.name] = Answered(asked(question), reply)
             dialogue.restart()
+
+    async def request_raw(self, call: Call, method: str, params: object) -> object | None:
+        """The client's result of one request on behalf of `call`; None if it does not answer."""
+        if not getattr(call.channel, "can_ask", True):
+            return None
+        outcome = await Dialogue(call, Memory(), self).send(method, params)
+        return None if outcome is None or isinstance(outcome, ProtocolError) else decode(outcome)
 
     def inside_middleware(self, dispatch: Handler) -> Handler:
         """`dispatch` for use inside of middleware: a question ends it with a result, not with a cancellation."""
@@ -632,7 +643,7 @@ class Asking:
         dialogue.open = [question]
         return await self._input_required(dialogue)
 
-    async def _input_required(self, dialogue: Dialogue) -> InputRequired:
+    async def _input_required(self, dialogue: Dialogue) -> Result:
         """The result that asks the open questions, and carries what is known so far."""
         call, memory = dialogue.call, dialogue.memory
         dialogue.signal(Signal.CONCLUDED)
@@ -643,6 +654,10 @@ class Asking:
             params = question.worded() if question.problem else question.params
             requests[question.name] = {"method": question.method, "params": params}
         result = InputRequired(result_type="input_required", input_requests=requests)
+        if call.task is not None:
+            instead = await call.task.park(requests, packed(memory, dialogue.open, 0, True))
+            if instead is not None:
+                return instead
         if not call.dialect.modern:  # a rehearsal asks the client and goes on without a state
             return result
         if dialogue.steps is not None and not self._keys.secret:
@@ -653,9 +668,10 @@ class Asking:
             sent = call.method.decode(call.raw_params) if self._behind_middleware else call.params
             memory.bound = binding(self._server, call, sent)
         try:
-            result.request_state = seal_state(
-                self._keys, memory, dialogue.open, self.timeout, self._is_single_use(call)
-            )
+            once = self._is_single_use(call)
+            secret = bool(memory.results) and self._keys.secret
+            payload = packed(memory, dialogue.open, time.time() + self.timeout, secret, once)
+            result.request_state = self._keys.seal(payload, memory.bound)
         except StateTooLarge as error:
             log.error("%s: %s", self.place(call), error)
             raise ProtocolError(INTERNAL_ERROR, str(error)) from None

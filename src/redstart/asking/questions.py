@@ -147,14 +147,14 @@ MESSAGE: Final = "the message of a question"
 class UrlQuestion(Question[Answer[None]], kw_only=True):
     """A request to visit a web page; accepting means consent, not that anything was done there."""
 
-    page: dict[str, str]
+    place: dict[str, str]
 
     kind = "elicit_url"
     method = "elicitation/create"
     need = "elicitation.url"
 
     def reworded(self, message: str) -> Raw:
-        return Raw(encode({**self.page, "message": message}))
+        return Raw(encode({**self.place, "message": message}))
 
     def read(self, result: object) -> Answer[None]:
         accepted = isinstance(result, dict) and result.get("action") == "accept"
@@ -164,15 +164,15 @@ class UrlQuestion(Question[Answer[None]], kw_only=True):
 def url_question(call: Call, url: str, message: str, key: str | None = None) -> UrlQuestion:
     """A request to visit a web page."""
     url, message = _checked_url(url), plain_text(message, MESSAGE)
-    page = {"mode": "url", "url": url}
+    place = {"mode": "url", "url": url}
     if call.dialect.url_required:
-        page["elicitationId"] = secrets.token_urlsafe(16)
+        place["elicitationId"] = secrets.token_urlsafe(16)
     elif not call.dialect.modern:
         raise ToolError(f"This client's protocol revision cannot send a user to a web page. It was asked: {message}")
     check_client(call, [UrlQuestion.need], message)
-    params = Raw(encode({**page, "message": message}))
+    params = Raw(encode({**place, "message": message}))
     digest = crc32(encode((url, message)))  # without the id of the elicitation, which is another one each time
-    return UrlQuestion(message, key, params, digest, page=page)
+    return UrlQuestion(message, key, params, digest, place=place)
 
 
 class VisitQuestion(UrlQuestion, kw_only=True):
@@ -184,9 +184,9 @@ class VisitQuestion(UrlQuestion, kw_only=True):
 def visit_question(call: Call, url: str, message: str) -> VisitQuestion:
     """The question that a `UrlElicitationRequired` asks."""
     check_client(call, [VisitQuestion.need], message)
-    page = {"mode": "url", "url": url}
-    params = Raw(encode({**page, "message": message}))
-    return VisitQuestion(message, "url", params, 0, name="url", page=page)
+    place = {"mode": "url", "url": url}
+    params = Raw(encode({**place, "message": message}))
+    return VisitQuestion(message, "url", params, 0, name="url", place=place)
 
 
 def refusal(result: object) -> Declined | Cancelled:
@@ -247,3 +247,15 @@ class Confirmation(Coroutine[Any, Any, bool]):
     def __bool__(self) -> bool:
         self.close()
         raise TypeError('ctx.confirm(…) has no answer before it is awaited: write `if await ctx.confirm("Delete?"):`')
+
+
+class Detach(Question[None]):
+    """Ends a run so that a worker goes on with it as a task. No client is asked, and nobody answers."""
+
+    kind = "detach"
+    method = "tasks/detach"
+    need = ""
+
+
+def detach_question() -> Detach:
+    return Detach("", Detach.kind, Raw(b"{}"), 0)

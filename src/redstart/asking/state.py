@@ -16,9 +16,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from redstart.asking.questions import Question
-from redstart.asking.seal import EXPIRED, KeyRing, StateTooLarge, refused
+from redstart.asking.seal import EXPIRED, KeyRing, refused
 from redstart.features.principal import principal_key
-from redstart.protocol.call import Call
+from redstart.protocol.call import Call, CallTask
 from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError, decode, encode
 from redstart.wire.types import CallToolParams, GetPromptParams, ReadResourceParams
 
@@ -154,7 +154,23 @@ def open_state(keys: KeyRing, server: str, call: Call) -> tuple[Memory, str]:
         raise refused() from None
     if sealed.expires <= time.time():
         raise refused(EXPIRED)
-    memory = Memory(params.request_state, bound, sealed.rounds, sealed.id)
+    memory = _recalled(sealed, responses)
+    memory.state, memory.bound = params.request_state, bound
+    return memory, sealed.once
+
+
+def task_memory(task: CallTask) -> Memory:
+    """What the dialogue of a task has recorded in earlier rounds; the steps of a task are always kept in the store."""
+    if task.state is UNSET:
+        return Memory(rounds=1, id=task.id)
+    memory = _recalled(_decode(task.state), {name: decode(raw) for name, raw in task.answers.items()})
+    memory.id = memory.id or task.id
+    return memory
+
+
+def _recalled(sealed: Sealed, responses: Mapping[str, object]) -> Memory:
+    """The memory of a dialogue whose open questions have these answers."""
+    memory = Memory(rounds=sealed.rounds, id=sealed.id)
     for record in sealed.answers:
         memory.answers[record.asked.name] = record
     for question in sealed.open:
@@ -169,21 +185,23 @@ def open_state(keys: KeyRing, server: str, call: Call) -> tuple[Memory, str]:
     memory.performed.update(sealed.performed)
     for key, raw in sealed.steps.items():
         memory.results[key] = StepResult(raw, {})
-    return memory, sealed.once
+    return memory
 
 
-def seal_state(keys: KeyRing, memory: Memory, questions: Sequence[Question[object]], timeout: float, once: bool) -> str:
-    """The state for the client to carry to the next round. Without encryption it has no results of steps."""
+def packed(
+    memory: Memory, questions: Sequence[Question[object]], expires: float, secret: bool, once: bool = False
+) -> bytes:
+    """What a dialogue has recorded. Without `secret` it has no results of steps, because clients can read it."""
     if memory.rounds:
         memory.name()  # a round that is sent twice stays one dialogue
     steps: dict[str, Raw] = {}
     performed: list[str] = []
     if memory.results or memory.performed:
-        if keys.secret:
+        if secret:
             steps = {key: result.raw for key, result in memory.results.items()}
         performed = sorted((memory.performed | memory.results.keys()) - steps.keys())
     contents = (
-        time.time() + timeout,
+        expires,
         memory.rounds + 1,
         list(map(asked, questions)),
         list(memory.answers.values()),
@@ -193,19 +211,4 @@ def seal_state(keys: KeyRing, memory: Memory, questions: Sequence[Question[objec
         performed,
     )
     payload = encode(contents)
-    try:
-        return keys.seal(payload + _PADDING[len(payload) % 3], memory.bound)
-    except StateTooLarge as error:
-        raise StateTooLarge(f"{error}. {_largest(contents[2], memory, steps)}") from None
-
-
-def _largest(questions: list[Asked], memory: Memory, steps: Mapping[str, Raw]) -> str:
-    """What takes most of a state that is too large, and what to do about it."""
-    parts = [(len(encode(questions)), "the list of the open questions", "ask fewer of them at once")]
-    for answer in memory.answers.values():
-        what = f"the answer to {answer.asked.message!r}"
-        parts.append((len(encode(answer.result)), what, "limit its length, or ask for it last"))
-    for key, raw in steps.items():
-        parts.append((len(raw), f"the result of the step {key!r}", "keep it elsewhere, and return a reference to it"))
-    size, name, advice = max(parts)
-    return f"The largest part is {name} ({size} bytes): {advice}"
+    return payload + _PADDING[len(payload) % 3]

@@ -13,7 +13,8 @@ from typing import Final
 from msgspec import Struct
 
 from redstart.client.errors import InvalidReply, RequestError
-from redstart.protocol.headers import ParamRule, param_rules
+from redstart.client.headers import header_rules
+from redstart.protocol.headers import ParamRule
 from redstart.wire.jsonrpc import JsonObject
 from redstart.wire.types import ListedTool
 
@@ -43,7 +44,7 @@ class ToolCache:
         valid = []
         for tool in tools:
             try:
-                rules = param_rules(tool.input_schema) if http and modern else []
+                rules = header_rules(tool.input_schema) if http and modern else []
             except (ValueError, RecursionError) as error:
                 log.warning("the tool %r is left out: %s", tool.name, error)
                 continue

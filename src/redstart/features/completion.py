@@ -87,14 +87,14 @@ class Completer:
                 raise RegistrationError(f"{where}: parameters are passed by name; {parameter} cannot be")
         if len(names) not in (1, 2):
             raise RegistrationError(
-                f"{where}: it takes the value typed so far and, if it wants, the other arguments; "
+                f"{where}: it takes the value typed so far and, if it likes, the other arguments; "
                 f"not ({', '.join(names)})"
             )
         self._names = tuple(names)
         self.invoke = compiler.compose(self.source, injected, convert=completion)
 
     def values(self, call: Call, typed: str, filled: Mapping[str, str]) -> Awaitable[object]:
-        """The values of the source; of a list, those that begin with `typed`."""
+        """What the source says; for a list, what begins with `typed`."""
         if self.known is not None:
             return _known(self.known, typed)
         return self.invoke(call, dict(zip(self._names, (typed, dict(filled)), strict=False)))
@@ -204,7 +204,7 @@ def starting_with(values: Iterable[str], typed: str) -> list[str]:
 
 
 def completion(found: object) -> t.Completion:
-    """The values that a source returned, at most as many as a result may have."""
+    """What a source returned, cut to what a result may carry."""
     if isinstance(found, t.Completion):
         more = len(found.values) > LIMIT or found.has_more
         return t.Completion([_text(v) for v in found.values[:LIMIT]], found.total, more)
@@ -244,7 +244,7 @@ def completers(fields: Iterable[Argument], where: str, compiler: Compiler) -> di
 
 
 def find_mark(annotation: object, kind: type[M]) -> M | type[M] | None:
-    """The marker of class `kind` in an annotation, an instance or the class itself; None if there is none."""
+    """The mark of a kind, an instance or the class itself, anywhere in an annotation; None where there is none."""
     for item in getattr(annotation, "__metadata__", ()):
         if item is kind or isinstance(item, kind):
             return item
@@ -252,7 +252,7 @@ def find_mark(annotation: object, kind: type[M]) -> M | type[M] | None:
 
 
 def _refuse_inside(annotation: object, where: str, seen: set[int]) -> None:
-    """Refuse a Complete on a field of a model: the protocol completes arguments only, so no client would ask for it."""
+    """The protocol completes arguments, so nothing would ever ask for the values of a field of a model."""
     for inner in get_args(annotation):
         _refuse_inside(inner, where, seen)
     if not isinstance(annotation, type) or id(annotation) in seen:

@@ -1,4 +1,4 @@
-"""The methods about the connection itself: initialize, ping, discover, the log level."""
+"""The methods about the conversation itself: initialize, ping, discover, the log level."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from redstart.features.options import Cache
 from redstart.protocol.call import Call
 from redstart.protocol.handshake import DIALECTS
 from redstart.protocol.modern import SUPPORTED, Modern
-from redstart.wire.jsonrpc import INVALID_PARAMS, ProtocolError
+from redstart.wire.jsonrpc import INVALID_PARAMS, JsonObject, ProtocolError
 from redstart.wire.meta import LOG_LEVELS, SERVER_INFO, Implementation
 from redstart.wire.types import DiscoverResult, InitializeResult, Result
 
@@ -19,7 +19,7 @@ class Lifecycle:
         info: Implementation,
         instructions: str | None,
         modern: Modern,
-        capabilities: dict[str, dict[str, bool]],
+        capabilities: dict[str, JsonObject],
         cache: Cache,
     ) -> None:
         self.info = info
@@ -30,9 +30,13 @@ class Lifecycle:
 
     async def initialize(self, call: Call) -> InitializeResult:
         dialect = DIALECTS[call.dialect.version]
+        capabilities = dialect.capabilities(self.capabilities)
+        if "tasks" in capabilities and not can_list(call):
+            tasks = capabilities["tasks"]
+            capabilities["tasks"] = {name: tasks[name] for name in tasks if name != "list"}
         return InitializeResult(
             protocol_version=dialect.version,
-            capabilities=dialect.capabilities(self.capabilities),
+            capabilities=capabilities,
             server_info=self.info,
             instructions=self.instructions,
         )
@@ -57,3 +61,8 @@ class Lifecycle:
         if call.session is not None:
             call.session.log_level = level
         return Result()
+
+
+def can_list(call: Call) -> bool:
+    """Whether a client may list its tasks: over HTTP a client that nobody knows would see those of others."""
+    return call.headers is None or call.principal is not None

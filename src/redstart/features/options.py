@@ -210,6 +210,9 @@ class ToolOptions(SharedOptions, total=False):
     solutions: Annotated[Solutions | None, Rule(solutions)]
     single_use: Annotated[bool, Rule(flag, False)]
     apply_defaults: Annotated[bool, Rule(flag, False)]
+    detach: Annotated[Literal["entry", "manual"], Rule(one_of("entry", "manual"), "entry")]
+    retries: Annotated[int | None, Rule(at_least(0))]
+    on_cancel: Annotated[Callable[[str], Any] | None, Rule(function)]
 
 
 class PredicateOptions(ToolOptions, total=False):

@@ -58,7 +58,7 @@ class Ask:
 
 
 class Collector:
-    """Collects what a generator yields, until there is enough."""
+    """Takes what a generator yields, one by one, until it is enough."""
 
     __slots__ = ("_cut", "_items", "_truncated", "returned")
 
@@ -96,7 +96,7 @@ def cut_for(solutions: Solutions) -> Cut:
 
 # ---------------------------------------------------------------- predicates
 
-# For each number of proofs: may there be many solutions, may there be none, and is it a bug if there is none?
+# What a number of proofs means: many solutions?, may there be none?, is failing a bug?
 PROOFS: Final[dict[str, tuple[bool, bool, bool]]] = {
     "one": (False, False, True),
     "zero_or_one": (False, False, False),

@@ -1,6 +1,6 @@
-"""Change notifications for handshake sessions, and for the `subscriptions/listen` streams of modern clients.
+"""Who is told when something changes: handshake sessions, and the `subscriptions/listen` streams of modern clients.
 
-One call, `changed` or `updated`, reaches both. A change is told once per turn of the loop, even if it happened often.
+One call, `changed` or `updated`, reaches both. A change is told once per turn of the loop, however often it happened.
 Spec: /specification/2026-07-28/basic/patterns/subscriptions.
 """
 
@@ -185,6 +185,8 @@ class Hub:
                 setattr(accepted, name, True)
         if uris is not UNSET and "resources" in offers:
             accepted.resource_subscriptions = uris
+        if "tasks" in offers:  # only those that this client may see are left
+            accepted.task_ids = wanted.task_ids
         return accepted
 
     async def subscribe(self, call: Call) -> Result:

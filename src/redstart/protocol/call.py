@@ -14,6 +14,7 @@ from msgspec import Raw, Struct, UnsetType
 from redstart.protocol.dialect import Session
 from redstart.wire.jsonrpc import INTERNAL_ERROR, Id, ProtocolError, decode, encode, failure
 from redstart.wire.meta import ClientCapabilities, Implementation, RequestMeta
+from redstart.wire.types import Result
 
 if TYPE_CHECKING:
     from redstart.protocol.dialect import Dialect
@@ -54,6 +55,41 @@ class CallDialogue(Protocol):
 
     def close(self) -> None:
         """Stop waiting for answers, and withdraw the questions that are open."""
+
+
+class CallTask(Protocol):
+    """What other packages need of a task that a call is run for, or may become."""
+
+    @property
+    def id(self) -> str: ...
+
+    running: bool
+    """Whether a worker runs it now; else it is a call that becomes a task when its handler says so."""
+
+    @property
+    def attempt(self) -> int:
+        """1 the first time, and one more each time that a worker was lost."""
+
+    @property
+    def checkpoint(self) -> Raw | UnsetType:
+        """What the handler has saved, in this attempt or an earlier one."""
+
+    @property
+    def state(self) -> Raw | UnsetType:
+        """What the dialogue has recorded in earlier rounds."""
+
+    @property
+    def answers(self) -> Mapping[str, Raw]:
+        """The answers to the questions of the last round."""
+
+    async def park(self, requests: Mapping[str, Mapping[str, Any]], state: bytes) -> Result | None:
+        """A question has ended the run: the result of the call, or None for the ordinary one."""
+
+    def tell(self, progress: float, total: float | None, message: str | None) -> None:
+        """Note how far the work is."""
+
+    async def save(self, checkpoint: bytes) -> None:
+        """Keep what the handler needs to go on after its worker was lost."""
 
 
 class Batch:
@@ -130,6 +166,7 @@ class Call(Struct, eq=False):
     """What runs the call: it has the threads, processes and limits of the server. See `execution.executor.Runner`."""
     run: Any = None
     dialogue: CallDialogue | None = None
+    task: CallTask | None = None
     progress: float | None = None
     uses: dict[str, int] | None = None
     status: int = 200

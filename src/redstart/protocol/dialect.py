@@ -15,6 +15,7 @@ from redstart.wire.meta import ClientCapabilities, Implementation
 from redstart.wire.types import Result
 
 Structured: TypeAlias = Literal["none", "objects", "any"]
+Tasks: TypeAlias = Literal["none", "requested", "extension"]
 NO_CAPABILITIES: Final = ClientCapabilities()
 
 
@@ -47,6 +48,8 @@ class Dialect(Protocol):
     """Whether a URL elicitation may end a call as an error."""
     titled_choices: bool
     """Whether an elicitation form may have titled choices, multi-selects and defaults."""
+    tasks: Tasks
+    """How a request becomes a task: not at all, where the client asks for it, or where it declares the extension."""
     sampling_parts: bool
     """Whether a client says which parts of sampling it knows: tools, and the context of servers."""
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw
 
-from redstart.protocol.dialect import NO_CAPABILITIES, Session, Structured
+from redstart.protocol.dialect import NO_CAPABILITIES, Session, Structured, Tasks
 from redstart.protocol.methods import Method
 from redstart.wire import types as t
 from redstart.wire.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError, encode
@@ -60,6 +60,7 @@ class Handshake:
         self.primes = self.url_required = self.titled_choices = self.sampling_parts = self.age >= 3
         self.null_ids = self.age < 3
         """Whether an error without a readable id has `"id": null`, as JSON-RPC says; later it has no id."""
+        self.tasks: Tasks = "requested" if self.age >= 3 else "none"
         self._gates_content = self.age < 3
 
     def dress(self, result: Any) -> bytes:

@@ -135,13 +135,10 @@ def param_rules(schema: object) -> list[ParamRule]:
     ['Mcp-Param-Region']
     """
     rules: dict[bytes, ParamRule] = {}
-    for path, annotated in _annotations(schema):
+    for path, annotated in header_annotations(schema):
         name = annotated["x-mcp-header"]
-        if not path or "" in path:
-            raise ValueError(
-                f"x-mcp-header {name!r} is not reachable through properties alone, so clients must refuse the tool: "
-                "put it on an argument, or on a property of an object, not inside of an array, a union or a $ref"
-            )
+        if not reachable(path):
+            continue
         where = f"x-mcp-header of {'.'.join(path)!r}"
         if not isinstance(name, str) or not re.fullmatch(TOKEN, name):
             raise ValueError(f"{where} must be a header name (an HTTP token), not {name!r}")
@@ -154,11 +151,16 @@ def param_rules(schema: object) -> list[ParamRule]:
     return list(rules.values())
 
 
-def _annotations(schema: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], JsonMapping]]:
+def reachable(path: tuple[str, ...]) -> bool:
+    """Whether the path to an annotation has `properties` only; other paths are not allowed."""
+    return bool(path) and "" not in path
+
+
+def header_annotations(schema: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], JsonMapping]]:
     """Every subschema with an `x-mcp-header`, and its path: "" stands for any keyword but `properties`."""
     if isinstance(schema, list):
         for item in schema:
-            yield from _annotations(item, (*path, ""))
+            yield from header_annotations(item, (*path, ""))
     if not isinstance(schema, Mapping):
         return
     if "x-mcp-header" in schema:
@@ -166,9 +168,9 @@ def _annotations(schema: object, path: tuple[str, ...] = ()) -> Iterator[tuple[t
     for keyword, value in schema.items():
         if keyword in _NAMED_SCHEMAS and isinstance(value, Mapping):
             for name, subschema in value.items():
-                yield from _annotations(subschema, (*path, name if keyword == "properties" else ""))
+                yield from header_annotations(subschema, (*path, name if keyword == "properties" else ""))
         elif keyword not in _VALUES:
-            yield from _annotations(value, (*path, ""))
+            yield from header_annotations(value, (*path, ""))
 
 
 def duplicated(pairs: Iterable[tuple[bytes, bytes]]) -> bytes | None:

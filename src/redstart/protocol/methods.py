@@ -61,7 +61,8 @@ class Method(str):
 
 def _routing(names: str | None) -> tuple[bytes, ...]:
     """The keys of the params that decide where a request goes: none of them may stand twice."""
-    keys = ["_meta", PROTOCOL_VERSION, *((names, "arguments") if names else ())]
+    wire = "taskId" if names == "task_id" else names
+    keys = ["_meta", PROTOCOL_VERSION, *((wire, "arguments") if wire else ())]
     return tuple(f'"{key}"'.encode() for key in keys)
 
 
@@ -81,6 +82,11 @@ _ROWS: Final = (
     Method("completion/complete", t.CompleteParams, BOTH, capability="completions"),
     Method("logging/setLevel", t.SetLevelParams, HANDSHAKE, capability="logging"),
     Method("subscriptions/listen", t.ListenParams, MODERN),
+    Method("tasks/get", t.TaskParams, BOTH, capability="tasks", names="task_id"),
+    Method("tasks/cancel", t.TaskParams, BOTH, capability="tasks", names="task_id"),
+    Method("tasks/update", t.UpdateTaskParams, MODERN, capability="tasks", names="task_id"),
+    Method("tasks/result", t.TaskParams, HANDSHAKE, capability="tasks"),
+    Method("tasks/list", t.PageParams, HANDSHAKE, capability="tasks"),
     Method("notifications/initialized", t.Params, HANDSHAKE),
     Method("notifications/cancelled", t.CancelledParams, BOTH),
     Method("notifications/progress", t.Params, HANDSHAKE),

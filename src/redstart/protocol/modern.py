@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw
 
-from redstart.protocol.dialect import Structured
+from redstart.protocol.dialect import Structured, Tasks
 from redstart.protocol.headers import Headers, check_agreement, named
 from redstart.protocol.methods import MODERN, Method
 from redstart.wire.jsonrpc import (
@@ -29,6 +29,7 @@ from redstart.wire.meta import (
     LOG_LEVELS,
     PROTOCOL_VERSION,
     SERVER_INFO,
+    TASKS_EXTENSION,
     Implementation,
     RequestMeta,
 )
@@ -66,6 +67,7 @@ class Modern:
     url_required = False
     titled_choices = True
     sampling_parts = True
+    tasks: Tasks = "extension"
 
     def __init__(self, server: Implementation) -> None:
         # It is part of every result, so its icons and texts are left out; `server/discover` has them.
@@ -100,7 +102,8 @@ class Modern:
         return HANDLER_STATUS.get(code, 200)
 
     def capabilities(self, offered: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in offered.items() if name != "tasks"}
+        told = {name: value for name, value in offered.items() if name != "tasks"}
+        return {**told, "extensions": {TASKS_EXTENSION: {}}} if "tasks" in offered else told
 
 
 def check(row: Method | None, name: str, params: Any, meta: RequestMeta, headers: Headers | None) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from redstart.schema import errors
-from redstart.schema.cost import ENTRIES, affordable, entries, has_branches
-from redstart.schema.document import DECIMAL, NULL, Defs, Schema, is_recursive, schemas_in
+from redstart.schema.cost import ENTRIES, affordable, entries, has_recursive_branches
+from redstart.schema.document import DECIMAL, NULL, Defs, Schema
 from redstart.schema.errors import Problem, ValuePath, cut, join, show, show_typed, spelled
 from redstart.schema.guards import engine
 from redstart.schema.nodes import ArrayNode, RecordNode, parsed_string, remembered
@@ -98,8 +98,7 @@ class PydanticNode(Node):
         try:
             adapter = pydantic.TypeAdapter(annotation)
             self.document: Schema = adapter.json_schema(schema_generator=_generator())
-            tangled = is_recursive(self.document)
-            costly = tangled and any(has_branches(self.document, inner) for inner in schemas_in(self.document))
+            costly = has_recursive_branches(self.document)
             by_name = adapter.json_schema(schema_generator=_generator(), by_alias=False) if costly else None
             adapter.rebuild()  # a model may be built on first use (`defer_build`)
             self.engines = [engine(adapter.core_schema, fail_fast=fail_fast) for fail_fast in (False, True)]
@@ -205,5 +204,4 @@ def _problem(place: ValuePath, item: Any) -> Problem:
         return Problem(
             path, "must be " + text.removeprefix("Input should be "), (show_typed if typed else show)(item["input"])
         )
-    reason = cut(text.removeprefix("Value error, "))
-    return Problem(path, reason if reason.startswith("must be ") else f"is refused: {reason}", show(item["input"]))
+    return Problem(path, f"is refused: {cut(text.removeprefix('Value error, '))}", show(item["input"]))

@@ -140,10 +140,24 @@ class Facts(RequestContext, Generic[App]):
         """Whether a question can reach the client: in the handshake era it is sent before the result."""
         return not self._call.dialect.asks or getattr(self._call.channel, "can_ask", True)
 
+    @property
+    def task_id(self) -> str | None:
+        """The id of the task that this runs as; None in an ordinary call."""
+        task = self._call.task
+        return task.id if task is not None and task.running else None
+
+    @property
+    def attempt(self) -> int:
+        """1 the first time, and one more each time that the worker of this task was lost."""
+        return 1 if self._call.task is None else self._call.task.attempt
+
     def _progress(self, progress: float, total: float | None, message: str | None) -> bool:
         call = self._call
         token = call.meta.progress_token if call.meta else UNSET
         params = checked(ProgressParams("" if token is UNSET else token, progress, total, message), "ctx.progress()")
+        if call.task is not None and call.task.running:
+            call.task.tell(progress, total, message)
+            return True
         if token is UNSET or (call.progress is not None and progress <= call.progress):
             return False
         if call.dialogue is not None and call.dialogue.replaying:
@@ -358,6 +372,33 @@ class Context(Facts[App]):
     async def _performed(self, fn: Callable[[], object]) -> object:
         value = fn() if is_async(fn) else await self._runtime.pool.run(fn, {})
         return await value if inspect.isawaitable(value) else value
+
+    # ------------------------------------------------------------ tasks
+
+    async def checkpoint(self, *value: object) -> Any:
+        """With a value: keep it, so that the task can go on from here after its worker was lost. Without: the last one.
+
+        >>> async def crunch(count: int, ctx: Context) -> int:
+        ...     for number in range(await ctx.checkpoint() or 0, count):
+        ...         await ctx.checkpoint(number)
+        ...     return count
+        """
+        task = self._call.task
+        if not value:
+            return None if task is None or task.checkpoint is UNSET else decode(task.checkpoint)
+        if task is not None:
+            await task.save(to_json(value[0]))
+        return value[0]
+
+    async def detach(self) -> None:
+        """From here on the call is a task, if its client knows tasks: for tools with `task=` and `detach="manual"`.
+
+        The handler runs again from its first line in a worker; its questions have their answers then.
+        """
+        if self._call.task is not None and not self._call.task.running:
+            from redstart.asking.questions import detach_question
+
+            await self._put(detach_question())
 
     # ------------------------------------------------------------ the server itself
 

@@ -18,7 +18,7 @@ from redstart.protocol.call import Call
 from redstart.protocol.methods import METHODS
 from redstart.server.runtime import Description, Runtime
 from redstart.server.settings import ServerOptions
-from redstart.wire.jsonrpc import METHOD_NOT_FOUND, ProtocolError
+from redstart.wire.jsonrpc import METHOD_NOT_FOUND, JsonObject, ProtocolError
 from redstart.wire.meta import Implementation
 
 if TYPE_CHECKING:
@@ -113,8 +113,11 @@ class Dispatch:
         tools, prompts = self._catalog(self.tools), self._catalog(self.prompts)
         resources, templates = self._catalog(self.resources), self._catalog(self.templates)
         errors, declared = self._runtime.errors, self._declared
-        capabilities: dict[str, dict[str, bool]] = {"tools": {"listChanged": True}}
+        capabilities: dict[str, JsonObject] = {"tools": {"listChanged": True}}
         handlers: dict[str, Handler] = {"tools/call": Tools(tools, errors).call}
+        if [tool for tool in tools.items.values() if tool.declared.task != "forbidden"]:
+            capabilities["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+            handlers = self._runtime.tasks.handlers(Tools(tools, errors))
         if self._logs or "logging" in declared:
             capabilities["logging"] = {}
         if prompts.items or "prompts" in declared:
@@ -141,11 +144,11 @@ class Dispatch:
             "resources/templates/list": templates,
         }
         handlers |= {name: self._pages(lists[name], METHODS[name].capability in capabilities) for name in lists}
-        handlers |= self._common_handlers(capabilities)
+        handlers = {**self._common_handlers(capabilities), **handlers}
         methods = {name: self._wrapped(handlers.get(name, self._refuse)) for name in METHODS}
         return Description(capabilities, tools, prompts, resources, templates, methods)
 
-    def _common_handlers(self, capabilities: dict[str, dict[str, bool]]) -> dict[str, Handler]:
+    def _common_handlers(self, capabilities: dict[str, JsonObject]) -> dict[str, Handler]:
         """The handlers of the methods that do not depend on what is registered."""
         options, hub = self._options, self._runtime.hub
         life = Lifecycle(

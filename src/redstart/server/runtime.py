@@ -29,7 +29,7 @@ from redstart.protocol.dialect import Session
 from redstart.protocol.link import Link
 from redstart.protocol.modern import Modern
 from redstart.server.settings import ServerOptions
-from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, ProtocolError
+from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, JsonObject, ProtocolError
 from redstart.wire.meta import Implementation
 from redstart.wire.types import Text, ToolResult
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from redstart.server.authenticate import Authenticator
     from redstart.server.middleware import Handler
     from redstart.store.shared import SharedState
+    from redstart.tasks.service import Tasks
+    from redstart.tasks.worker import Worker
 
 R = TypeVar("R")
 GRACE: Final = 1.0
@@ -54,7 +56,7 @@ _EAGER = sys.version_info >= (3, 12)
 class Description(Struct, frozen=True, eq=False):
     """What a server offers at one moment. It does not change: after a change `Dispatch` makes another one."""
 
-    capabilities: dict[str, dict[str, bool]]
+    capabilities: dict[str, JsonObject]
     tools: Catalog[CompiledTool]
     prompts: Catalog[CompiledPrompt]
     resources: Catalog[CompiledResource]
@@ -157,6 +159,23 @@ class Runtime(Runner):
         timeout, single_use = self.options["ask_timeout"], self.options["single_use"]
         return Asking(self.name, self._find_tool, self.keys, lambda: self.store, timeout, single_use)
 
+    @cached_property
+    def tasks(self) -> Tasks:
+        """Calls that outlive their connection; loaded with the first tool that may be one."""
+        from redstart.tasks.service import Tasks
+
+        hub, worker = self.hub, lambda: self.worker.start()
+        return Tasks(
+            self.name, self.options["tasks"], lambda: self.store, self._find_tool, lambda: self.asking, hub, worker
+        )
+
+    @cached_property
+    def worker(self) -> Worker:
+        """Runs the tasks in this process."""
+        from redstart.tasks.worker import Worker
+
+        return Worker(self.tasks, self.modern, self.answer, self.cancel, lambda: self.description.tools.items)
+
     def _find_tool(self, name: str) -> CompiledTool | None:
         return (self.current or self.describe()).tools.items.get(name)
 
@@ -195,6 +214,8 @@ class Runtime(Runner):
                 values = [await stack.enter_async_context(enter()) for enter in self.lifespans]
                 self.lifespan_state = values[0] if values else None
                 self._stack = stack.pop_all()
+            if "tasks" in self.description.capabilities:
+                self.worker.start()
         except Exception as error:
             self.failure = error
             raise
@@ -211,6 +232,8 @@ class Runtime(Runner):
         for task in list(self.unwinding):
             task.cancel()
         self.hub.close()
+        if "worker" in self.__dict__:
+            await self.worker.stop(DRAIN)
         if "asking" in self.__dict__:
             await self.asking.steps.finish()
         await self.pool.settle(GRACE)

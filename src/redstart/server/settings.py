@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from redstart.features.tools import Tool
     from redstart.server.middleware import Middleware
     from redstart.store.shared import SharedState
+    from redstart.tasks.record import TaskLimits
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 Authenticate = Callable[[str], Any]
@@ -63,6 +64,14 @@ def store(label: str, value: "str | SharedState | None") -> "SharedState":
     from redstart.store.open import open_state
 
     return open_state(value)
+
+
+def task_limits(label: str, value: object) -> "TaskLimits":
+    from redstart.tasks.record import TaskLimits
+
+    if not isinstance(value, TaskLimits):
+        wrong(label, "a TaskLimits", value)
+    return value
 
 
 def auth(label: str, value: object) -> Callable[..., object]:
@@ -171,6 +180,7 @@ class ServerOptions(TypedDict, total=False):
     auth: Annotated[Authenticate | None, Rule(auth)]
     keys: Annotated[Sequence[str | bytes | bytearray | memoryview] | None, Rule(checked_keys, (), optional=True)]
     store: Annotated["str | SharedState | None", Rule(store)]
+    tasks: Annotated["TaskLimits | None", Rule(task_limits)]
     ask_timeout: Annotated[float, Rule(seconds, 600)]
     single_use: Annotated[bool, Rule(flag, False)]
     on_duplicate: Annotated[OnDuplicate, Rule(one_of("warn", "error", "replace"), "warn")]

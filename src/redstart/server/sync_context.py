@@ -118,6 +118,8 @@ class SyncContext(Facts[App]):
     ask_all = blocking(Context.ask_all)
     sample = blocking(Context.sample)
     roots = blocking(Context.roots)
+    checkpoint = blocking(Context.checkpoint)
+    detach = blocking(Context.detach)
 
     @overload
     def elicit(self, message: str, *, key: str | None = None) -> Answer[str]: ...

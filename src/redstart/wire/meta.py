@@ -18,6 +18,8 @@ CLIENT_CAPABILITIES: Final = PREFIX + "clientCapabilities"
 CLIENT_INFO: Final = PREFIX + "clientInfo"
 SERVER_INFO: Final = PREFIX + "serverInfo"
 LOG_LEVEL: Final = PREFIX + "logLevel"
+TASKS_EXTENSION: Final = PREFIX + "tasks"
+RELATED_TASK: Final = PREFIX + "related-task"
 SUBSCRIPTION_ID: Final = PREFIX + "subscriptionId"
 
 Token: TypeAlias = Annotated[int, Meta(ge=-MAX_ID, le=MAX_ID)] | Annotated[str, Meta(max_length=MAX_ID_LENGTH)]

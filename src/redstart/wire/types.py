@@ -21,6 +21,7 @@ Role = Literal["user", "assistant"]
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=256)]
 """The name of a tool, of a prompt, or of an argument."""
 Uri: TypeAlias = Annotated[str, msgspec.Meta(max_length=8192)]
+TaskId: TypeAlias = Annotated[str, msgspec.Meta(max_length=256)]
 Cursor: TypeAlias = Annotated[str, msgspec.Meta(max_length=4096)]
 
 if TYPE_CHECKING:  # type checkers know the fields already
@@ -306,6 +307,44 @@ class InputRequired(Result, kw_only=True):
     request_state: str | None = None
 
 
+class TaskState(Result, kw_only=True):
+    """A task of the handshake era: the result of `tasks/get` and `tasks/cancel`, and an entry of `tasks/list`."""
+
+    task_id: str
+    status: str
+    status_message: str | None = None
+    created_at: str
+    last_updated_at: str
+    ttl: int
+    poll_interval: int
+
+
+class CreateTaskResult(Result, kw_only=True):
+    """The answer to a handshake request that has become a task."""
+
+    task: TaskState
+
+
+class ListTasksResult(Result, kw_only=True):
+    tasks: list[TaskState]
+    next_cursor: str | None = None
+
+
+class DetailedTask(Result, kw_only=True):
+    """A task of the modern era: the answer to `tasks/get`, and to the request that has become a task."""
+
+    task_id: str
+    status: str
+    status_message: str | None = None
+    created_at: str
+    last_updated_at: str
+    ttl_ms: int
+    poll_interval_ms: int
+    input_requests: dict[str, Any] | None = None
+    result: Raw | None = None
+    error: Raw | None = None
+
+
 # ---------------------------------------------------------------- parameters
 
 
@@ -351,6 +390,14 @@ class UriParams(Params, kw_only=True):
     uri: Uri
 
 
+class TaskParams(Params, kw_only=True):
+    task_id: TaskId
+
+
+class UpdateTaskParams(TaskParams, kw_only=True):
+    input_responses: Any = UNSET
+
+
 class SetLevelParams(Params, kw_only=True):
     level: str
 
@@ -383,7 +430,7 @@ class ListenFilter(Shape):
     prompts_list_changed: bool | UnsetType = UNSET
     resources_list_changed: bool | UnsetType = UNSET
     resource_subscriptions: list[Uri] | UnsetType = UNSET
-    task_ids: list[str] | UnsetType = UNSET
+    task_ids: list[TaskId] | UnsetType = UNSET
 
 
 class ListenParams(Params, kw_only=True):

@@ -1,0 +1,544 @@
+"""Tasks: how a request becomes one, and what clients can do with it. Both task protocols are views of one record.
+
+2025-11-25: a client asks for a task (`params.task`), polls it, and fetches its result with `tasks/result`, where the
+task also asks its questions. 2026-07-28: the extension `io.modelcontextprotocol/tasks`; the server decides, `tasks/get`
+has everything, `tasks/update` brings answers. Spec: /specification/2025-11-25/basic/utilities/tasks, SEP-2663.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from redstart.asking.dialogue import Asking
+from redstart.features.errors import log
+from redstart.features.lifecycle import can_list
+from redstart.features.principal import principal_key
+from redstart.features.subscriptions import Hub, Peer
+from redstart.features.tools import CompiledTool, Tools, check_headers, check_needs, missing_capability
+from redstart.protocol.call import Call
+from redstart.schema.errors import ShapeError
+from redstart.store.open import Store
+from redstart.store.shared import SharedState, StoreAway, scoped
+from redstart.store.tasks import StoredTask, topic_of
+from redstart.tasks.record import Placement, Record, Task, TaskLimits, TaskRequest, answer, finish
+from redstart.wire.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    Fault,
+    ProtocolError,
+    decode,
+    decode_fault,
+    encode,
+    notification,
+)
+from redstart.wire.meta import RELATED_TASK, SUBSCRIPTION_ID, TASKS_EXTENSION
+from redstart.wire.types import CreateTaskResult, DetailedTask, ListTasksResult, ProgressParams, Result, TaskState
+
+EXTENSION: Final = f"extensions.{TASKS_EXTENSION}"
+PAGE: Final = 50
+WAITS: Final = (0.02, 0.1, 0.5, 1.0)
+"""Seconds after which a waiter reads a task again without being told: a message of the bus may be lost."""
+MAX_WATCHED: Final = 100
+"""How many tasks one stream may watch."""
+
+
+class Bell:
+    """Wakes a waiter when there is a message on a topic."""
+
+    def __init__(self, store: SharedState, topic: str) -> None:
+        self._messages = store.subscribe(topic)
+        self._next: asyncio.Future[Any] | None = None
+
+    async def wait(self, seconds: float, *others: asyncio.Future[Any]) -> None:
+        """Wait for the next message, for so long, or until another future is done."""
+        if self._next is None:
+            self._next = asyncio.ensure_future(anext(self._messages))
+        await asyncio.wait({self._next, *others}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if self._next.done():
+            message, self._next = self._next, None
+            message.exception()  # the store is away: who waits reads it, and is told so
+
+    async def close(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            with suppress(asyncio.CancelledError, StopAsyncIteration, ProtocolError):
+                await self._next
+        await self._messages.aclose()  # type: ignore[attr-defined]
+
+
+Edit = Callable[[Task], Placement | None]
+"""Changes the record of a task, and says where the task is then; None leaves it as it is."""
+
+
+class Tasks:
+    """The tasks of one server, for its clients."""
+
+    def __init__(
+        self,
+        name: str,
+        limits: TaskLimits | None,
+        open_store: Callable[[], SharedState],
+        find_tool: Callable[[str], CompiledTool | None],
+        asking: Callable[[], Asking],
+        hub: Hub,
+        start_worker: Callable[[], None],
+    ) -> None:
+        self.limits = limits or TaskLimits()
+        self.namespace = self.limits.namespace or name
+        self._open_store = open_store
+        self._find_tool = find_tool
+        self._asking = asking
+        self._hub = hub
+        self._start_worker = start_worker
+        self._background: set[asyncio.Task[None]] = set()
+        """What tells clients, and what tells other engines of a cancellation."""
+
+    def handlers(self, tools: Tools) -> dict[str, Callable[[Call], Awaitable[Any]]]:
+        """The methods of a server with these tools, some of which may run as tasks."""
+        return {
+            "tools/call": partial(self.call, tools),
+            "tasks/get": self.get,
+            "tasks/list": self.list,
+            "tasks/cancel": self.cancel,
+            "tasks/update": self.update,
+            "tasks/result": self.result,
+            "subscriptions/listen": self.listen,
+        }
+
+    def _run_beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    @property
+    def store(self) -> Store:
+        """The store of the server; opened when it is first needed."""
+        store = self._open_store()
+        if not hasattr(store, "task_insert"):
+            raise RuntimeError(f"store={type(store).__name__} keeps no tasks: it has no task_insert; see TaskStore")
+        return store  # type: ignore[return-value]
+
+    def queue(self, tool: str) -> str:
+        """The queue of the tasks that wait for a worker who has this tool."""
+        return f"{self.namespace}/{tool}"
+
+    def owner(self, call: Call) -> str:
+        """Whose tasks a call may see: those of its user and its era. Callers that nobody knows share theirs over HTTP,
+        where an id is a secret; on a pipe they belong to the namespace."""
+        kind = "user" if call.principal is not None else "local" if call.headers is None else "anyone"
+        era = "modern" if call.dialect.modern else "handshake"
+        return scoped(principal_key(call.principal) or kind, "task", self.namespace, era, kind)
+
+    # ------------------------------------------------------------ records
+
+    async def find(self, call: Call) -> Task:
+        """The task that a request names."""
+        self._admit(call)
+        stored = await self.store.task_read(call.params.task_id, self.owner(call))
+        if stored is None:
+            raise ProtocolError(INVALID_PARAMS, f"Unknown task: {call.params.task_id[:100]}")
+        return Task(stored)
+
+    async def change(self, task: Task, edit: Edit, fence: int | None = None) -> bool:
+        """Write a change; if somebody else has written meanwhile, decide again. With `fence` only its holder writes."""
+        while True:
+            if fence is not None and task.stored.fence != fence:
+                return False
+            placement = edit(task)
+            if placement is None:
+                return False
+            task.stored.body = encode(task.record)
+            if await self.store.task_write(task.stored, *placement):
+                return True
+            stored = await self.store.task_read(task.id, task.stored.owner)
+            if stored is None:
+                return False
+            task.__init__(stored)  # type: ignore[misc]
+
+    async def follow(self, task: Task) -> AsyncGenerator[Task, None]:
+        """The task now, and after each change, until it has ended or is gone."""
+        bell = Bell(self.store, topic_of(task.id))
+        waits, version = iter(WAITS), -1
+        try:
+            while True:
+                stored = await self.store.task_read(task.id, task.stored.owner)
+                if stored is None:
+                    return
+                if stored.version != version:
+                    version, task = stored.version, Task(stored)
+                    yield task
+                    if task.ended:
+                        return
+                await bell.wait(next(waits, WAITS[-1]))
+        finally:
+            await bell.close()
+
+    # ------------------------------------------------------------ how a request becomes a task
+
+    def call(self, tools: Tools, call: Call) -> Awaitable[Result]:
+        """`tools/call` of a server that has tools which may run as tasks."""
+        tool = tools.catalog.find(call.params.name, call)
+        if tool is None:
+            raise tools.catalog.unknown(call.params.name, call)
+        support, how = tool.declared.task, call.dialect.tasks
+        if how == "none" or call.task is not None:  # a client that knows no tasks is served as always
+            return tools.call(call)
+        if how == "extension":
+            wanted = support != "forbidden" and call.capabilities.has(EXTENSION)
+            if support == "required" and not wanted:
+                raise missing_capability([EXTENSION])
+        else:
+            wanted = call.params.task is not UNSET
+            if wanted and support == "forbidden":
+                raise ProtocolError(METHOD_NOT_FOUND, f"{tool.key} does not run as a task; leave out params.task")
+            if support == "required" and not wanted:
+                raise ProtocolError(METHOD_NOT_FOUND, f"{tool.key} runs as a task only; send params.task, such as {{}}")
+        if not wanted:
+            return tools.call(call)
+        return self._offer(tools, call, tool) if tool.declared.detach == "manual" else self._begin(tools, call, tool)
+
+    async def _begin(self, tools: Tools, call: Call, tool: CompiledTool) -> Result:
+        check_needs(call, tool.declared.needs)
+        if call.headers is not None and call.dialect.modern:
+            check_headers(tool.header_rules, call, call.params.arguments)
+        ttl = self._ttl(call)
+        if call.dialect.modern:  # what cannot run need not become a task
+            raw = call.params.arguments
+            try:
+                tool.bind(None if raw is UNSET else raw)
+            except ShapeError:
+                return await tools.call(call)
+        return await self.create(call, tool, ttl, UNSET)
+
+    def _offer(self, tools: Tools, call: Call, tool: CompiledTool) -> Awaitable[Result]:
+        """Run the handler as an ordinary call, until it says that the rest is a task."""
+        call.task = Offer(self, call, tool, self._ttl(call))
+        if call.dialect.modern:
+            return tools.call(call)
+        return self._asking().run(call, tools.call, True)  # type: ignore[return-value]
+
+    def _ttl(self, call: Call) -> float:
+        """How long the client wants the task to be kept, within the limits."""
+        given = call.params.task if call.dialect.tasks == "requested" else {}
+        ttl = given.get("ttl") if isinstance(given, dict) else given
+        if ttl is None:
+            return self.limits.ttl
+        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or ttl < 0:
+            raise ProtocolError(INVALID_PARAMS, "params.task.ttl must be a number of milliseconds from 0")
+        return float(min(ttl / 1000, self.limits.max_ttl))
+
+    async def create(self, call: Call, tool: CompiledTool, ttl: float, state: Raw | UnsetType) -> Result:
+        """Keep a new task for this call, and the result that tells the client of it."""
+        queue = self.queue(tool.key)
+        record = Record(tool.key, queue, _request(call), ttl, retries=_retries(tool), state=state)
+        stored = StoredTask(secrets.token_urlsafe(24), self.owner(call), encode(record))
+        limits = self.limits
+        if not await self.store.task_insert(stored, queue, limits.per_user, limits.total):
+            text = f"There are too many tasks: at most {limits.per_user} of one user, and {limits.total} in all"
+            raise ProtocolError(INTERNAL_ERROR, f"{text}. Wait until some have expired.")
+        task = Task(stored)
+        self._start_worker()
+        if call.dialect.modern:
+            result = self._detailed(task, short=True)
+            result.result_type = "task"
+            return result
+        peer = next((peer for peer in self._hub.peers if peer.link is call.link), None)
+        if peer is not None:
+            self._run_beside(self._watch(call, task, peer))
+        return CreateTaskResult(task=self._state(task))
+
+    # ------------------------------------------------------------ methods
+
+    def _admit(self, call: Call) -> None:
+        """Refuse a client that does not know tasks."""
+        if call.dialect.tasks == "none":
+            raise ProtocolError(METHOD_NOT_FOUND, f"This protocol revision has no {call.method.name}")
+        if call.dialect.tasks == "extension" and not call.capabilities.has(EXTENSION):
+            raise missing_capability([EXTENSION])
+
+    async def get(self, call: Call) -> Result:
+        task = await self.find(call)
+        return self._detailed(task) if call.dialect.modern else self._state(task)
+
+    async def list(self, call: Call) -> Result:
+        self._admit(call)
+        if not can_list(call):
+            raise ProtocolError(METHOD_NOT_FOUND, "tasks/list needs an authenticated client over HTTP")
+        after = _from_cursor(call.params.cursor)
+        found = await self.store.task_list(self.owner(call), after, PAGE + 1)
+        cursor = _to_cursor(found[PAGE - 1].id) if len(found) > PAGE else None
+        return ListTasksResult(tasks=[self._state(Task(stored)) for stored in found[:PAGE]], next_cursor=cursor)
+
+    async def cancel(self, call: Call) -> Result:
+        task = await self.find(call)
+
+        def cancelled(task: Task) -> Placement | None:
+            if task.ended:
+                return None
+            return finish(task, self.limits, "cancelled", UNSET, "Cancelled by the client.")
+
+        done = await self.change(task, cancelled)
+        if done and task.record.external:
+            self._call_hook(task)
+        if call.dialect.modern:
+            return Result()
+        if not done:
+            raise ProtocolError(INVALID_PARAMS, f"The task has ended already: it is {task.record.status}")
+        return self._state(task)
+
+    def _call_hook(self, task: Task) -> None:
+        """Tell the engine that does the work, as the tool's `on_cancel=` says."""
+        tool = self._find_tool(task.record.tool)
+        hook = None if tool is None else tool.declared.on_cancel
+        if hook is None:
+            return
+
+        async def run() -> None:
+            try:
+                result = hook(task.id)
+                if asyncio.iscoroutine(result):
+                    await result
+            except Exception:
+                log.exception("on_cancel of %s failed", task.record.tool)
+
+        self._run_beside(run())
+
+    async def update(self, call: Call) -> Result:
+        """`tasks/update`: answers of a modern client. Keys that are not open are ignored."""
+        task = await self.find(call)
+        responses = call.params.input_responses
+        if not isinstance(responses, dict):
+            raise ProtocolError(INVALID_PARAMS, "inputResponses must be an object of answers by their keys")
+        await self._answer(task, responses)
+        return Result()
+
+    async def _answer(self, task: Task, responses: Mapping[str, Any]) -> None:
+        await self.change(task, lambda task: answer(task, self.limits, responses))
+
+    async def result(self, call: Call) -> Raw:
+        """`tasks/result`: wait until the task has ended, and ask its questions meanwhile."""
+        task = await self.find(call)
+        related = {RELATED_TASK: {"taskId": task.id}}
+        async with aclosing(self.follow(task)) as states:
+            async for task in states:
+                if task.record.status == "input_required":
+                    await self._ask(call, task, related)
+        record = task.record
+        if record.status == "cancelled":
+            raise ProtocolError(INVALID_PARAMS, "The task was cancelled")
+        if record.outcome is UNSET:
+            raise ProtocolError(INVALID_PARAMS, f"Unknown task: {task.id}")
+        if record.faulty:
+            fault: Fault = decode_fault(record.outcome)
+            raise ProtocolError(fault.code, fault.message, fault.data)
+        members: dict[str, Any] = msgspec.json.decode(record.outcome, type=dict[str, Raw])
+        meta = decode(members["_meta"]) if "_meta" in members else {}
+        return Raw(encode({**members, "_meta": {**meta, **related}}))
+
+    async def _ask(self, call: Call, task: Task, related: dict[str, Any]) -> None:
+        """Ask the questions of a task on the stream of `tasks/result`, each of them once."""
+        for key, question in list(task.record.open.items()):
+            asked = scoped(task.stored.owner, "asked", task.id, key)
+            if not await self.store.kv_set(asked, b"1", self._asking().timeout, nx=True):
+                continue  # another `tasks/result` of this task asks it
+            params = {**decode(question.params), "_meta": related}
+            reply = await self._asking().request_raw(call, question.method, params)
+            if reply is None:  # nobody answers: the question may be asked again
+                await self.store.kv_delete(asked)
+                continue
+            await self._answer(task, {key: reply})
+
+    # ------------------------------------------------------------ views
+
+    def _state(self, task: Task) -> TaskState:
+        record, stored = task.record, task.stored
+        return TaskState(
+            task_id=task.id,
+            status=record.status,
+            status_message=record.message or None,
+            created_at=_time(stored.created),
+            last_updated_at=_time(stored.updated),
+            ttl=int(task.ttl(self.limits) * 1000),
+            poll_interval=int(self.limits.poll * 1000),
+        )
+
+    def _detailed(self, task: Task, short: bool = False) -> DetailedTask:
+        record, stored = task.record, task.stored
+        detailed = DetailedTask(
+            task_id=task.id,
+            status=record.status,
+            status_message=record.message or None,
+            created_at=_time(stored.created),
+            last_updated_at=_time(stored.updated),
+            ttl_ms=int(task.ttl(self.limits) * 1000),
+            poll_interval_ms=int(self.limits.poll * 1000),
+        )
+        if short:
+            return detailed
+        if record.open:
+            asked = {key: {"method": one.method, "params": one.params} for key, one in record.open.items()}
+            detailed.input_requests = asked
+        if record.outcome is not UNSET:
+            if record.faulty:
+                detailed.error = record.outcome
+            else:
+                detailed.result = record.outcome
+        return detailed
+
+    # ------------------------------------------------------------ notifications
+
+    async def _watch(self, call: Call, task: Task, peer: Peer) -> None:
+        """Tell a client of 2025-11-25 of the status and the progress of its task."""
+        token = call.meta.progress_token if call.meta else UNSET
+        status, progress = task.record.status, None
+        try:
+            async with aclosing(self.follow(task)) as states:
+                async for task in states:
+                    record = task.record
+                    if peer not in self._hub.peers:
+                        return
+                    if token is not UNSET and record.progress is not None and record.progress != progress:
+                        progress = record.progress
+                        params = ProgressParams(token, *progress)
+                        peer.channel.send(notification("notifications/progress", params))
+                    if record.status != status:
+                        status = record.status
+                        peer.channel.send(notification("notifications/tasks/status", self._state(task)))
+        except (StoreAway, ProtocolError) as error:
+            log.warning("the state of a task is not told: %s", error)
+
+    async def listen(self, call: Call) -> Result:
+        """`subscriptions/listen`, which may also name tasks: each change of them is told with the whole task."""
+        wanted = call.params.notifications
+        streams: list[asyncio.Task[None]] = []
+        if wanted.task_ids is not UNSET:
+            self._admit(call)
+            if len(wanted.task_ids) > MAX_WATCHED:
+                raise ProtocolError(INVALID_PARAMS, f"One stream may watch {MAX_WATCHED} tasks")
+            read = [await self.store.task_read(id, self.owner(call)) for id in dict.fromkeys(wanted.task_ids)]
+            tasks = [Task(stored) for stored in read if stored is not None]
+            wanted.task_ids = [task.id for task in tasks]
+            streams = [self._run_beside(self._stream(call, task)) for task in tasks]
+        try:
+            return await self._hub.listen(call)
+        finally:
+            for stream in streams:
+                stream.cancel()
+
+    async def _stream(self, call: Call, task: Task) -> None:
+        """Send the state of a modern task at each change, until it has ended."""
+        async with aclosing(self.follow(task)) as states:
+            async for task in states:
+                detailed = self._detailed(task)
+                detailed.meta = {SUBSCRIPTION_ID: call.id}
+                if call.open:
+                    call.channel.send(notification("notifications/tasks", detailed))
+
+    async def close(self) -> None:
+        """Stop telling clients."""
+        for task in self._background:
+            task.cancel()
+
+
+class Offer:
+    """A call that becomes a task when its handler calls `ctx.detach()`."""
+
+    running = False
+    attempt = 1
+    checkpoint: Raw | UnsetType = UNSET
+    state: Raw | UnsetType = UNSET
+    answers: Mapping[str, Raw] = {}
+    id = ""
+
+    def __init__(self, tasks: Tasks, call: Call, tool: CompiledTool, ttl: float) -> None:
+        self._tasks = tasks
+        self._call = call
+        self._tool = tool
+        self._ttl = ttl
+
+    async def park(self, requests: Mapping[str, Mapping[str, Any]], state: bytes) -> Result | None:
+        if not any(request["method"] == "tasks/detach" for request in requests.values()):
+            return None
+        return await self._tasks.create(self._call, self._tool, self._ttl, Raw(state))
+
+    def tell(self, progress: float, total: float | None, message: str | None) -> None:
+        """Its progress goes to the client, as that of any call."""
+
+    async def save(self, checkpoint: bytes) -> None:
+        """There is no worker that could be lost."""
+
+
+# ---------------------------------------------------------------- requests
+
+
+class _Meta(Struct):
+    meta: Raw | UnsetType = field(name="_meta", default=UNSET)
+
+
+def _request(call: Call) -> TaskRequest:
+    """The request as it is kept, with the arguments that middleware may have changed; its headers are not kept."""
+    params: dict[str, Any] = {"name": call.params.name}
+    if call.params.arguments is not UNSET:
+        params["arguments"] = call.params.arguments
+    meta = msgspec.json.decode(call.raw_params, type=_Meta).meta
+    if meta is not UNSET:
+        params["_meta"] = meta
+    principal = call.principal
+    if principal is not None:
+        try:  # a str or a dict comes back as it was; of any other object only its key does
+            principal = (
+                principal if isinstance(principal, dict | str) and encode(principal) else principal_key(principal)
+            )
+        except TypeError:
+            principal = principal_key(principal)
+    version = call.dialect.version
+    return TaskRequest(version, Raw(encode(params)), call.capabilities, call.client_info, principal)
+
+
+def _retries(tool: CompiledTool) -> int:
+    """How often the work may begin anew: without `retries=` only where the tool says that this does no harm."""
+    if tool.declared.retries is not None:
+        return tool.declared.retries
+    hints = tool.declared.annotations or {}
+    return 2 if hints.get("readOnlyHint") or hints.get("idempotentHint") else 0
+
+
+def is_error(result: Raw) -> bool:
+    """Whether an encoded tool result is an error."""
+    return msgspec.json.decode(result, type=_Erroneous).isError is True
+
+
+class _Erroneous(Struct):
+    isError: bool | None = None
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _to_cursor(id: str) -> str:
+    return urlsafe_b64encode(f"task:{id}".encode()).decode()
+
+
+def _from_cursor(cursor: str | UnsetType | None) -> str:
+    if cursor is UNSET or cursor is None:
+        return ""
+    try:
+        kind, _, id = urlsafe_b64decode(cursor).decode().partition(":")
+    except ValueError:
+        kind = id = ""
+    if kind != "task" or not id:
+        raise ProtocolError(INVALID_PARAMS, "Unknown cursor: use the nextCursor of the last page, or none")
+    return id

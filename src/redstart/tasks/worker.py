@@ -1,0 +1,372 @@
+"""The worker: claims tasks whose tools it has, runs them, and shows that it is alive.
+
+A leg is the time from a claim to the end of the work or to a question. The store gives each leg to one worker. A worker
+that is not heard of for the length of a lease has lost its legs: what is safe is begun anew by another one, and the
+rest fails. A worker that cannot renew its leases stops its legs itself, before somebody else may begin them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from typing import Any, Final
+
+from msgspec import UNSET, Raw, UnsetType
+
+from redstart.features.errors import Unwind, log
+from redstart.features.tools import CompiledTool
+from redstart.protocol.call import Call
+from redstart.protocol.dialect import Dialect, Session
+from redstart.protocol.handshake import DIALECTS
+from redstart.protocol.link import Link
+from redstart.protocol.methods import METHODS
+from redstart.protocol.modern import Modern
+from redstart.store.shared import StoreAway
+from redstart.store.tasks import CHANGED, OVERDUE, StoredTask
+from redstart.tasks.record import Placement, Task, fail, finish, lost, park
+from redstart.tasks.service import Bell, Edit, Tasks, is_error
+from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode_envelope, decode_fault
+from redstart.wire.types import InputRequired, Result
+
+BEATS: Final = 6
+"""How often a lease is renewed before it would end."""
+FENCED: Final = 2 / 3
+"""The part of a lease without a renewal after which a worker stops its own legs."""
+SWEEP: Final = 1.0
+"""Seconds between two looks for tasks that are overdue, and for tasks to claim if no message came."""
+SWEPT: Final = 50
+NOTES: Final = 0.25
+"""Seconds between two writes of the progress of one task."""
+UNWATCHED: Final = 0.05
+"""Seconds after which a leg is watched for its cancellation: most legs end sooner."""
+AGAIN: Final = 0.5
+"""Seconds after which a write is tried again when the store was away."""
+
+
+class Worker:
+    """Runs the tasks of one server in this process."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        modern: Modern,
+        answer: Callable[[Call], Awaitable[bytes | None]],
+        cancel: Callable[[Call], None],
+        tools: Callable[[], Mapping[str, CompiledTool]],
+    ) -> None:
+        self.tasks = tasks
+        self.modern = modern
+        self.answer = answer
+        self.cancel = cancel
+        self._tools = tools
+        self.legs: dict[Leg, asyncio.Task[None]] = {}
+        self._loops: list[asyncio.Task[None]] = []
+        self._room: asyncio.Future[None] | None = None
+        self._renewed = 0.0
+
+    def start(self) -> None:
+        if self._loops:
+            return
+        loops = [self._sweep()]
+        if self.tasks.limits.concurrent:
+            loops += [self._claim(), self._beat()]
+        self._loops = [asyncio.get_running_loop().create_task(loop) for loop in loops]
+
+    async def stop(self, drain: float) -> None:
+        """Claim no more. What is safe to begin anew is handed back at once, and other legs have `drain` seconds."""
+        for loop in self._loops[1:2]:
+            loop.cancel()
+        for leg in list(self.legs):
+            if leg.task.record.retries:
+                leg.stop("handed back")
+        if self.legs:
+            await asyncio.wait(self.legs.values(), timeout=drain)
+        for leg in list(self.legs):
+            leg.stop("stopped")
+        if self.legs:
+            await asyncio.wait(self.legs.values(), timeout=1)
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        self._loops = []
+        await self.tasks.close()
+
+    # ------------------------------------------------------------ loops
+
+    async def _claim(self) -> None:
+        limits, loop = self.tasks.limits, asyncio.get_running_loop()
+        bell = Bell(self.tasks.store, CHANGED)
+        try:
+            while True:
+                free = limits.concurrent - len(self.legs)
+                claimed: list[StoredTask] = []
+                if free > 0:
+                    claimed = await self._quietly(self.tasks.store.task_claim(self._queues(), free, limits.lease), [])
+                for stored in claimed:
+                    self._begin(stored)
+                if not claimed:
+                    self._room = loop.create_future()
+                    await bell.wait(SWEEP, self._room)
+        finally:
+            await bell.close()
+
+    def _queues(self) -> list[str]:
+        return [self.tasks.queue(name) for name, tool in self._tools().items() if tool.declared.task != "forbidden"]
+
+    def _begin(self, stored: StoredTask) -> None:
+        leg = Leg(self, Task(stored))
+        self._renewed = self._renewed or asyncio.get_running_loop().time()
+        running = self.legs[leg] = asyncio.get_running_loop().create_task(leg.run())
+        running.add_done_callback(lambda _: self._ended(leg))
+
+    def _ended(self, leg: Leg) -> None:
+        running = self.legs.pop(leg)
+        if not running.cancelled() and (error := running.exception()) is not None:
+            log.error("a task of %s failed: %s", leg.task.record.tool, error, exc_info=error)
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    async def _beat(self) -> None:
+        """Renew the leases of all legs; stop those that are no longer ours."""
+        limits, loop = self.tasks.limits, asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(limits.lease / BEATS)
+            now, legs = loop.time(), {leg.id: leg for leg in self.legs}
+            held = [leg.task.stored for leg in legs.values()]
+            changed = await self._quietly(self.tasks.store.task_hold(held, limits.lease), None) if held else []
+            if changed is not None:
+                self._renewed = now
+                for id in changed:
+                    await self._quietly(legs[id].check(), None)
+            elif now - self._renewed > limits.lease * FENCED:
+                for leg in legs.values():
+                    leg.stop("fenced")
+
+    async def _sweep(self) -> None:
+        """Do what is overdue: forget old tasks, and decide about those whose worker or user is gone."""
+        store = self.tasks.store
+        while True:
+            found = await self._quietly(store.task_claim([OVERDUE], SWEPT, 10 * SWEEP), [])
+            for stored in found:
+                await self._quietly(self._settle(Task(stored)), None)
+            if len(found) < SWEPT:
+                await asyncio.sleep(min(SWEEP, self.tasks.limits.lease / BEATS))
+
+    async def _settle(self, task: Task) -> None:
+        if task.ended:
+            await self.tasks.store.task_delete(task.stored)
+            return
+        await self.tasks.change(task, lambda task: lost(task, self.tasks.limits), task.stored.fence)
+
+    async def _quietly(self, work: Awaitable[Any], otherwise: Any) -> Any:
+        """The result of `work`; while the store is away, `otherwise` after a pause."""
+        try:
+            return await work
+        except StoreAway as error:
+            log.warning("tasks wait: %s", error)
+            await asyncio.sleep(AGAIN)
+            return otherwise
+
+
+class Leg:
+    """One run of a task, from its claim to its end or to a question. The call that it makes knows it as its task."""
+
+    running = True
+
+    def __init__(self, worker: Worker, task: Task) -> None:
+        self.task = task
+        self._worker = worker
+        self._tasks = worker.tasks
+        self._fence = task.stored.fence
+        self._call: Call | None = None
+        self._reason = ""
+        self._parked: tuple[Mapping[str, Mapping[str, Any]], bytes] | None = None
+        self._lock = asyncio.Lock()
+        """One write at a time: each needs the version that the last one made."""
+        self._note: tuple[float, float | None, str | None] | None = None
+        self._noting: asyncio.Task[None] | None = None
+        self.external = False
+
+    # ------------------------------------------------------------ what the call needs (`CallTask`)
+
+    @property
+    def id(self) -> str:
+        return self.task.id
+
+    @property
+    def attempt(self) -> int:
+        return self.task.record.attempt
+
+    @property
+    def checkpoint(self) -> Raw | UnsetType:
+        return self.task.record.checkpoint
+
+    @property
+    def state(self) -> Raw | UnsetType:
+        return self.task.record.state
+
+    @property
+    def answers(self) -> Mapping[str, Raw]:
+        return self.task.record.answers
+
+    async def park(self, requests: Mapping[str, Mapping[str, Any]], state: bytes) -> Result | None:
+        self._parked = requests, state
+        return InputRequired(result_type="input_required")
+
+    def tell(self, progress: float, total: float | None, message: str | None) -> None:
+        self._note = progress, total, message
+        if self._noting is None or self._noting.done():
+            self._noting = asyncio.get_running_loop().create_task(self._keep_notes())
+
+    async def save(self, checkpoint: bytes) -> None:
+        def keep(task: Task) -> Placement:
+            task.record.checkpoint = Raw(checkpoint)
+            return OVERDUE, self._tasks.limits.lease
+
+        if not await self._write(keep):
+            raise asyncio.CancelledError  # somebody else has this task now
+
+    # ------------------------------------------------------------ writes
+
+    async def _write(self, edit: Edit) -> bool:
+        """Change the task while it is ours and has not ended."""
+        async with self._lock:
+            return await self._tasks.change(self.task, lambda task: None if task.ended else edit(task), self._fence)
+
+    async def _keep_notes(self) -> None:
+        while self._note is not None:
+            note, self._note = self._note, None
+
+            def keep(task: Task, note: tuple[float, float | None, str | None] = note) -> Placement:
+                task.record.progress = note
+                if note[2]:
+                    task.record.message = note[2]
+                return OVERDUE, self._tasks.limits.lease
+
+            with suppress(StoreAway):
+                if not await self._write(keep):
+                    return
+            await asyncio.sleep(NOTES)
+
+    async def check(self) -> None:
+        """Whether the task is still ours: somebody may have cancelled it, or taken it."""
+        async with self._lock:
+            stored = await self._tasks.store.task_read(self.id, self.task.stored.owner)
+            if stored is None or stored.fence != self._fence:
+                self.stop("fenced")
+            elif (task := Task(stored)).ended:
+                self.stop("cancelled")
+            else:
+                self.task = task
+
+    async def _watch(self) -> None:
+        """Stop when the task is cancelled."""
+        await asyncio.sleep(UNWATCHED)
+        while True:
+            with suppress(StoreAway):
+                async with aclosing(self._tasks.follow(self.task)) as states:
+                    async for task in states:
+                        if task.ended or task.stored.fence != self._fence:
+                            break
+                self.stop("cancelled")
+                return
+            await asyncio.sleep(AGAIN)
+
+    def stop(self, reason: str) -> None:
+        """End the run; its result is no longer wanted."""
+        call = self._call
+        if self._reason or call is None:
+            return
+        self._reason = reason
+        call.link.forget(call)
+        self._worker.cancel(call)
+
+    # ------------------------------------------------------------ the run
+
+    async def run(self) -> None:
+        watcher = asyncio.get_running_loop().create_task(self._watch())
+        try:
+            edit = await self._outcome()
+        finally:
+            watcher.cancel()
+            if self._noting is not None:
+                self._noting.cancel()
+        while edit is not None:
+            try:
+                await self._write(edit)
+                return
+            except StoreAway as error:
+                log.warning("the result of a task waits: %s", error)
+                await asyncio.sleep(AGAIN)
+
+    async def _outcome(self) -> Edit | None:
+        """Run the handler; the change of the task that follows from it, or None if the task is no longer ours."""
+        limits, call = self._tasks.limits, self._begin()
+        data = None
+        try:
+            async with asyncio.timeout(limits.max_run):
+                data = await self._worker.answer(call)
+        except TimeoutError:
+            text = f"The task ran longer than {limits.max_run:g} s, the limit of this server"
+            return lambda task: fail(task, limits, ProtocolError(INTERNAL_ERROR, text))
+        except (asyncio.CancelledError, Unwind):
+            if not self._reason:
+                raise
+        if self._reason == "handed back":
+            return lambda task: (task.record.queue, 0.0)
+        if self._reason == "stopped":
+            stopped = ProtocolError(INTERNAL_ERROR, "The server stopped before the work was done.")
+            return lambda task: fail(task, limits, stopped)
+        if data is None:
+            return None
+        if self._parked is not None:
+            requests, state = self._parked
+            return lambda task: park(task, limits, requests, state)
+        if self.external:
+            return self._handed_over
+        return self._finished(data)
+
+    def _finished(self, data: bytes) -> Edit:
+        limits, envelope = self._tasks.limits, decode_envelope(data)
+        if envelope.error is not UNSET:
+            fault = decode_fault(envelope.error)
+            error = ProtocolError(fault.code, fault.message, fault.data)
+            return lambda task: fail(task, limits, error)
+        assert envelope.result is not UNSET
+        outcome = envelope.result
+        # In the handshake era a tool that reports an error has failed; in the modern era the request has completed.
+        failed = self.task.record.request.version in DIALECTS and is_error(outcome)
+        return lambda task: finish(task, limits, "failed" if failed else "completed", outcome)
+
+    def _handed_over(self, task: Task) -> Placement:
+        task.record.external = True
+        return OVERDUE, self._tasks.limits.max_run
+
+    def _begin(self) -> Call:
+        """The call of this leg: the request as it was made, for a client that is not there."""
+        request, modern = self.task.record.request, self._worker.modern
+        row = METHODS["tools/call"]
+        params = row.decode(request.params)
+        params.request_state = ""  # the dialogue goes on with what the task has recorded
+        dialect: Dialect = DIALECTS.get(request.version, modern)
+        session = None
+        if not dialect.modern:
+            session = Session(request.version, request.capabilities, request.client_info, initialized=True)
+        link = Link(modern, session)
+        peer = request.capabilities, request.client_info, UNSET
+        call = Call(link, self.id, b'""', row, params, request.params, params.meta, dialect, *peer)
+        call.session, call.channel, call.principal, call.task = session, _Silent(), request.principal, self
+        call.run = asyncio.current_task()
+        link.calls[call.id] = self._call = call
+        return call
+
+
+class _Silent:
+    """The channel of a task: no client waits. What it tells is kept in its record."""
+
+    def send(self, data: bytes) -> None:
+        """Nobody is there."""
+
+    async def drain(self) -> None:
+        """There is nothing to wait for."""
