@@ -74,9 +74,9 @@ ContextFor: TypeAlias = Callable[[bool], type[RequestContext]]
 
 
 def context_class(fn: Function, name: str, annotation: object, context_for: ContextFor) -> type[RequestContext]:
-    """The class of the context for the parameter `name` of `fn`."""
-    kind = _context_class(annotation)
+    """The class of the context for the parameter `name` of `fn`; without an annotation the one that suits `fn`."""
     right = context_for(is_async(fn))
+    kind = right if annotation is inspect.Parameter.empty else _context_class(annotation)
     if kind is None or not issubclass(kind, right):
         form = "an `async def`" if is_async(fn) else "a `def`"
         text = f"{place(fn)}: {name_of(fn)} is {form}, so write `{name}: {right.__name__}`"
