@@ -1,9 +1,12 @@
-"""Markers in the annotations of pydantic models: published and enforced as those of other classes."""
+"""Markers in the annotations of fields: published and enforced in every kind of model, in all directions."""
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
+import attrs
+import jsonschema
+import msgspec
 import pydantic
 import pytest
 
@@ -12,29 +15,146 @@ from redstart.asking.forms import Choices, Format, compile_form
 from redstart.schema.errors import ShapeError
 from redstart.schema.types import compile_type
 
+Room = Annotated[str, Choices(("s", "Single"), ("d", "Double"))]
+Mail = Annotated[str, Format("email")]
+Extras = list[Annotated[str, Choices("sea", "quiet")]]
+Note = Annotated[str, "what else we should know"]
+Floor = Annotated[int, Choices((1, "Ground"), 2)] | None
+View = Annotated[str | None, Choices("lake", "hill")]
 
-class Booking(pydantic.BaseModel):
-    room: Annotated[str, Choices(("s", "Single"), ("d", "Double"))]
-    mail: Annotated[str, Format("email")]
-    extras: list[Annotated[str, Choices("sea", "quiet")]] = []
-    note: Annotated[str, "what else we should know"] = ""
+
+@dataclass
+class PlainBooking:
+    room: Room
+    mail: Mail
+    extras: Extras
+    note: Note
+    floor: Floor
+    view: View
 
 
-def test_markers_of_a_pydantic_model_are_in_the_form() -> None:
-    properties = compile_form(Booking).schema(True)["properties"]
-    assert [one["const"] for one in properties["room"]["oneOf"]] == ["s", "d"]
+class TypedBooking(TypedDict):
+    room: Room
+    mail: Mail
+    extras: Extras
+    note: Note
+    floor: Floor
+    view: View
+
+
+class TupleBooking(NamedTuple):
+    room: Room
+    mail: Mail
+    extras: Extras
+    note: Note
+    floor: Floor
+    view: View
+
+
+class StructBooking(msgspec.Struct):
+    room: Room
+    mail: Mail
+    extras: Extras
+    note: Note
+    floor: Floor
+    view: View
+
+
+@attrs.define
+class AttrsBooking:
+    room: Room
+    mail: Mail
+    extras: Extras
+    note: Note
+    floor: Floor
+    view: View
+
+
+class ModelBooking(pydantic.BaseModel):
+    room: Room
+    mail: Mail
+    extras: Extras
+    note: Note
+    floor: Floor
+    view: View
+
+
+@pydantic.dataclasses.dataclass
+class CheckedBooking:
+    room: Room
+    mail: Mail
+    extras: Extras
+    note: Note
+    floor: Floor
+    view: View
+
+
+BOOKINGS = [PlainBooking, TypedBooking, TupleBooking, StructBooking, AttrsBooking, ModelBooking, CheckedBooking]
+RIGHT: dict[str, Any] = {"room": "s", "mail": "a@b", "extras": ["sea"], "note": "", "floor": None, "view": None}
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"room": "x"}, "room"),
+    ({"extras": ["sea", "loud"]}, "extras[1]"),
+    ({"floor": 3}, "floor"),
+    ({"view": "x"}, "view"),
+]
+every_booking = pytest.mark.parametrize("booking", BOOKINGS)
+
+
+@every_booking
+def test_markers_are_in_the_form_of_every_kind_of_model(booking: Any) -> None:
+    properties = compile_form(booking).schema(True)["properties"]
+    assert properties["room"] == {
+        "type": "string",
+        "oneOf": [{"const": "s", "title": "Single"}, {"const": "d", "title": "Double"}],
+    }
     assert properties["mail"]["format"] == "email"
     assert properties["note"]["description"] == "what else we should know"
     assert [one["const"] for one in properties["extras"]["items"]["anyOf"]] == ["sea", "quiet"]
+    assert [one["title"] for one in properties["floor"]["oneOf"]] == ["Ground", "2"]
+    assert [one["const"] for one in properties["view"]["oneOf"]] == ["lake", "hill"]
 
 
-@pytest.mark.parametrize("wrong", [{"room": "x"}, {"mail": "nobody"}, {"extras": ["loud"]}])
-def test_an_answer_outside_of_them_is_refused(wrong: dict[str, object]) -> None:
-    form = compile_form(Booking)
-    right = {"room": "s", "mail": "a@b", "extras": ["sea"]}
-    assert form.read(right) == Booking(room="s", mail="a@b", extras=["sea"])
-    with pytest.raises(ShapeError, match=next(iter(wrong))):
-        form.read({**right, **wrong})
+@every_booking
+def test_markers_hold_for_the_answers_to_a_form(booking: Any) -> None:
+    form = compile_form(booking)
+    assert form.read(RIGHT) == booking(**RIGHT)
+    for wrong in ({"room": "x"}, {"mail": "nobody"}, {"extras": ["loud"]}, {"floor": 3}, {"view": "x"}):
+        with pytest.raises(ShapeError, match=f'^Field "{next(iter(wrong))}" must be '):
+            form.read({**RIGHT, **wrong})
+
+
+@every_booking
+def test_markers_hold_for_the_arguments_and_the_results_of_a_tool(booking: Any) -> None:
+    server = Server("s")
+
+    @server.tool
+    def book(it: booking) -> str:
+        return "fine"
+
+    @server.tool
+    def stored(it: dict[str, Any]) -> booking:
+        return it
+
+    async def check() -> None:
+        async with Client(server) as client:
+            tools = {tool.name: tool for tool in await client.list_tools()}
+            published = [tools["book"].input_schema["properties"]["it"], tools["stored"].output_schema]
+            for schema in published:
+                assert schema["properties"]["note"]["description"] == "what else we should know"
+                assert schema["properties"]["mail"]["format"] == "email"
+                jsonschema.validate(RIGHT, schema)
+                jsonschema.validate({**RIGHT, "floor": 1, "view": "hill"}, schema)
+                for wrong, _ in WRONG:
+                    with pytest.raises(jsonschema.ValidationError):
+                        jsonschema.validate({**RIGHT, **wrong}, schema)
+            assert (await client.call_tool("book", {"it": RIGHT})).text == "fine"
+            assert (await client.call_tool("stored", {"it": RIGHT})).data == RIGHT
+            for wrong, place in WRONG:
+                text = (await client.call_tool("book", {"it": {**RIGHT, **wrong}})).text
+                assert text.startswith(f'Argument "it.{place}" must be one of '), text
+                assert (await client.call_tool("stored", {"it": {**RIGHT, **wrong}})).is_error
+
+    asyncio.run(check())
 
 
 def test_a_tool_that_promises_text_and_returns_none_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -53,7 +173,7 @@ def test_a_tool_that_promises_text_and_returns_none_is_told_so(caplog: pytest.Lo
 
 
 @dataclass
-class Room:
+class PlainRoom:
     kind: Annotated[str, Choices(("s", "Single"), ("d", "Double"))] = "s"
 
 
@@ -66,8 +186,8 @@ class Suite(pydantic.BaseModel):
     ("arguments", "said"),
     [
         ({"room": {"kind": "x"}}, 'Argument "room.kind" must be one of "s", "d", got "x".'),
-        ({"suite": {"kind": "x"}}, 'Argument "suite.kind" is refused: must be one of "s", "d", got "x".'),
-        ({"suite": {"floors": [3]}}, 'Argument "suite.floors[0]" is refused: must be one of 1, 2, got 3.'),
+        ({"suite": {"kind": "x"}}, 'Argument "suite.kind" must be one of "s", "d", got "x".'),
+        ({"suite": {"floors": [3]}}, 'Argument "suite.floors[0]" must be one of 1, 2, got 3.'),
         ({"view": "x"}, 'Argument "view" must be one of "sea", "quiet", got "x".'),
         ({"stars": 4}, 'Argument "stars" must be one of 1, 2.5, got 4.'),
         ({"maybe": "x"}, 'Argument "maybe" must be'),
@@ -81,7 +201,7 @@ def test_choices_hold_for_arguments_of_tools(arguments: dict[str, object], said:
 
     @server.tool
     def book(
-        room: Room | None = None,
+        room: PlainRoom | None = None,
         suite: Suite | None = None,
         view: Annotated[str, Choices("sea", "quiet")] = "sea",
         stars: Annotated[float, Choices((1, "One"), (2.5, "Good"))] = 1.0,

@@ -13,7 +13,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from redstart.features.rules import OptionError, Rule, caller, wrong
 from redstart.schema.constraints import FORMATS
-from redstart.schema.document import Schema
+from redstart.schema.document import Schema, noted
 from redstart.schema.errors import one_of, show
 from redstart.schema.scalars import member_title, text_of
 
@@ -54,7 +54,7 @@ class SchemaMarker:
     json_schema_extra: Schema
 
     def __get_pydantic_json_schema__(self, schema: object, handler: Callable[[object], Schema]) -> Schema:
-        return {**handler(schema), **self.json_schema_extra}
+        return noted(handler(schema), self.json_schema_extra)
 
 
 class Format(SchemaMarker):

@@ -126,6 +126,16 @@ def any_of(branches: list[Schema]) -> Schema:
     return flat[0] if len(flat) == 1 else {"anyOf": flat}
 
 
+def noted(schema: Schema, notes: Schema) -> Schema:
+    """The schema of a type with the notes of its annotation. Choices are for the branches beside null, which they
+    would refuse."""
+    if "oneOf" in notes and "anyOf" in schema:
+        branches = [branch if branch == NULL else {**branch, "oneOf": notes["oneOf"]} for branch in schema["anyOf"]]
+        schema = {**schema, "anyOf": branches}
+        notes = {word: note for word, note in notes.items() if word != "oneOf"}
+    return {**schema, **notes}
+
+
 def without_null(schema: Schema) -> Schema:
     """The schema of a field whose default is None, without that default and without null."""
     out = {key: value for key, value in schema.items() if key != "default"}

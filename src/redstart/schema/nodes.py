@@ -13,7 +13,7 @@ import msgspec
 
 from redstart.schema import errors
 from redstart.schema.constraints import Constraints
-from redstart.schema.document import Defs, Schema, any_of, without_null
+from redstart.schema.document import Defs, Schema, any_of, noted, without_null
 from redstart.schema.errors import ValuePath, join
 from redstart.schema.scalars import ABSENT, INVALID, ChoiceNode, Node, ScalarNode, Walk, msgspec_agrees
 
@@ -247,7 +247,7 @@ class Slot(msgspec.Struct):
     notes: Schema = {}
 
     def emit(self, defs: Defs) -> Schema:
-        out = {**self.node.emit(defs), **self.notes}
+        out = noted(self.node.emit(defs), self.notes)
         if self.default is None and defs.arguments:
             return without_null(out)
         if self.default is not ABSENT and "default" not in out:
@@ -525,4 +525,4 @@ class NotedNode(Node):
         return self.inner.read(value, path, walk)
 
     def emit(self, defs: Defs) -> Schema:
-        return {**self.inner.emit(defs), **self.notes}
+        return noted(self.inner.emit(defs), self.notes)

@@ -204,4 +204,5 @@ def _problem(place: ValuePath, item: Any) -> Problem:
         return Problem(
             path, "must be " + text.removeprefix("Input should be "), (show_typed if typed else show)(item["input"])
         )
-    return Problem(path, f"is refused: {cut(text.removeprefix('Value error, '))}", show(item["input"]))
+    reason = cut(text.removeprefix("Value error, "))
+    return Problem(path, reason if reason.startswith("must be ") else f"is refused: {reason}", show(item["input"]))

@@ -19,7 +19,7 @@ from typing import Any, ForwardRef, TypeVar, Union
 import msgspec
 
 from redstart.schema.constraints import FAMILIES, Constraints, Notes, read_notes
-from redstart.schema.document import Defs, Schema, finish
+from redstart.schema.document import Defs, Schema, finish, noted
 from redstart.schema.errors import Problem, ShapeError
 from redstart.schema.nodes import ArrayNode, MapNode, NotedNode, RecordNode, RefNode, Slot, TupleNode, UnionNode
 from redstart.schema.scalars import (
@@ -532,7 +532,7 @@ class CompiledType:
     def schema(self, *, titled: bool = False) -> Schema:
         """The schema as a document of its own; in that of a form (`titled`) the choices of an Enum have titles."""
         defs = Defs(titled=titled)
-        return finish({**self.node.emit(defs), **self.notes}, defs)
+        return finish(noted(self.node.emit(defs), self.notes), defs)
 
     def decode(self, raw: bytes) -> Any:
         """The value of strict JSON bytes."""
