@@ -8,8 +8,6 @@ them here is linear in the value.  Must not know: those engines, Python types.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from redstart.schema.document import LISTS, MAPS, SINGLES
-
 RawSchema = Mapping[str, Any]
 HERE = ("anyOf", "oneOf", "allOf")  # lists of schemas for the value itself
 HERE_TOO = ("not", "if", "then", "else")
@@ -28,38 +26,9 @@ def target(root: object, ref: str) -> Any:
     return node
 
 
-def has_recursive_branches(root: object) -> bool:
-    """Whether a schema contains itself and has places where more than one branch can take an array or an object."""
-    done: set[int] = set()
-    active: set[int] = set()
-    loops = branches = False
-
-    def visit(schema: object) -> None:
-        nonlocal loops, branches
-        if not isinstance(schema, Mapping) or id(schema) in done:
-            loops = loops or id(schema) in active
-            return
-        done.add(id(schema))
-        active.add(id(schema))
-        branches = branches or len(list(_here(root, schema, None))) > 1
-        for inner in (*_here(root, schema, None), *_parts(schema)):
-            visit(inner)
-        active.discard(id(schema))
-
-    visit(root)
-    return loops and branches
-
-
-def _parts(schema: RawSchema) -> Iterator[object]:
-    for word, content in schema.items():
-        if word in HERE or word in HERE_TOO or word == "$defs":
-            continue
-        if word in MAPS:
-            yield from content.values()
-        elif word in LISTS or isinstance(content, list):
-            yield from (inner for inner in content if isinstance(inner, Mapping))
-        elif word in SINGLES:
-            yield content
+def has_branches(root: object, schema: RawSchema) -> bool:
+    """Whether more than one branch of a schema can take an array or an object."""
+    return len(list(_here(root, schema, None))) > 1
 
 
 def _here(root: object, schema: RawSchema, value: object) -> Iterator[object]:

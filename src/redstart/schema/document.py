@@ -6,7 +6,7 @@ Knows: JSON Schema 2020-12 as plain dicts.  Must not know: Python types.
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -53,33 +53,23 @@ class Defs:
     def adopt(self, key: object, name: str, document: Schema) -> Schema:
         """A reference to a schema that another library wrote; its own `$defs` are taken over."""
         key = _hashable(key)
-        if key not in self._names:
-            renames: dict[str, str] = {}
-            inner = document.get("$defs", {})
-            for old in inner:
-                fresh = self.free(old)
-                self.named[fresh] = {}
-                renames[PREFIX + old] = PREFIX + fresh
-            for old, body in inner.items():
-                self.named[renames[PREFIX + old].removeprefix(PREFIX)] = self._tidied(_untitled(body), renames)
-            root = {word: value for word, value in document.items() if word != "$defs"}
-            root = self._tidied(_untitled(root), renames)
-            if root.keys() == {"$ref"}:
-                self._names[key] = root["$ref"].removeprefix(PREFIX)
-            else:
-                self._names[key] = self.free(name)
-                self.named[self._names[key]] = root
-        return {"$ref": PREFIX + self._names[key]}
 
-    def _tidied(self, schema: Schema, renames: dict[str, str]) -> Schema:
-        out = _mapped(schema, lambda inner: self._tidied(inner, renames))
-        if "$ref" in out:
-            out["$ref"] = renames.get(out["$ref"], out["$ref"])
-        mapping = out.get("discriminator", {}).get("mapping")
-        if mapping:
-            renamed = {key: renames.get(value, value) for key, value in mapping.items()}
-            out["discriminator"] = {**out["discriminator"], "mapping": renamed}
-        return without_null(out) if self.arguments and out.get("default", ...) is None else out
+        def adopted(ref: str) -> str:
+            old = ref.removeprefix(PREFIX)
+            made = self.ref((key, old), old, lambda: tidied(_untitled(document["$defs"][old])))
+            return str(made["$ref"])
+
+        def tidied(schema: Schema) -> Schema:
+            out = _mapped(schema, tidied)
+            if "$ref" in out:
+                out["$ref"] = adopted(out["$ref"])
+            if "mapping" in out.get("discriminator", {}):
+                mapping = {tag: adopted(ref) for tag, ref in out["discriminator"]["mapping"].items()}
+                out["discriminator"] = {**out["discriminator"], "mapping": mapping}
+            return without_null(out) if self.arguments and out.get("default", ...) is None else out
+
+        root = {word: content for word, content in document.items() if word != "$defs"}
+        return tidied(root) if root.keys() == {"$ref"} else self.ref(key, name, lambda: tidied(_untitled(root)))
 
 
 def _hashable(key: object) -> object:
@@ -167,17 +157,29 @@ def _untitled(schema: Schema) -> Schema:
     return {word: value for word, value in schema.items() if word != "title"}
 
 
+def schemas_in(schema: Schema) -> Iterator[Schema]:
+    """The schema, and all schemas in it."""
+    yield schema
+    for word, content in schema.items():
+        inner = content if word in LISTS else content.values() if word in MAPS else [content] if word in SINGLES else ()
+        for each in inner:
+            if isinstance(each, dict):
+                yield from schemas_in(each)
+
+
 def _refs(schema: Schema) -> list[str]:
     """The names of the definitions that a schema refers to, each as often as it does."""
-    refs = [schema.get("$ref"), *schema.get("discriminator", {}).get("mapping", {}).values()]
-    names = [ref.removeprefix(PREFIX) for ref in refs if isinstance(ref, str) and ref.startswith(PREFIX)]
-
-    def collect(inner: Schema) -> Schema:
-        names.extend(_refs(inner))
-        return inner
-
-    _mapped(schema, collect)
+    names = []
+    for inner in schemas_in(schema):
+        refs = [inner.get("$ref"), *inner.get("discriminator", {}).get("mapping", {}).values()]
+        names += [ref.removeprefix(PREFIX) for ref in refs if isinstance(ref, str) and ref.startswith(PREFIX)]
     return names
+
+
+def is_recursive(document: Schema) -> bool:
+    """Whether a definition of the document contains itself."""
+    inside = {name: _refs(body) for name, body in document.get("$defs", {}).items()}
+    return any(_reaches_itself(name, inside) for name in inside)
 
 
 def _reaches_itself(name: str, inside: dict[str, list[str]]) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 
 from redstart.schema import errors
 from redstart.schema.constraints import FAMILIES, Constraints
-from redstart.schema.cost import affordable, has_recursive_branches, levels, target
+from redstart.schema.cost import affordable, levels, target
 from redstart.schema.errors import ENOUGH, SHOWN_PROBLEMS, ShapeError, ValuePath, join, show, spelled
 from redstart.schema.nodes import ArrayNode, RecordNode, RefNode, Slot
 from redstart.schema.scalars import ABSENT, INVALID, JSON_KINDS, AnyNode, ChoiceNode, Node, ScalarNode, Walk, is_whole
@@ -313,7 +313,6 @@ class Validator:
         self._compiler = compiler
         self._node = node
         self._engine = engine
-        self._costly = engine is not None and has_recursive_branches(compiler.root)
 
     def check(self, value: object, noun: str = "argument") -> object:
         """The value, with defaults where the schema was compiled with them; ShapeError names what is wrong."""
@@ -365,8 +364,9 @@ class Validator:
     def _errors(self, value: object) -> Iterable[Any]:
         """What the engine says; nothing where it would list every way through branches that contain each other, or
         quote a large value at each of its levels."""
-        costly = self._costly and not affordable(self._compiler.root, value, room=2_000, share=1)
-        if self._engine is None or costly or levels(value) * len(msgspec.json.encode(value)) > QUOTED:
+        if self._engine is None or levels(value) * len(msgspec.json.encode(value)) > QUOTED:
+            return ()
+        if not affordable(self._compiler.root, value, room=2_000, share=1):
             return ()
         return islice(self._engine.iter_errors(value), ENOUGH)
 

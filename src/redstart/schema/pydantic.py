@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from redstart.schema import errors
-from redstart.schema.cost import ENTRIES, affordable, entries, has_recursive_branches
-from redstart.schema.document import DECIMAL, NULL, Defs, Schema
+from redstart.schema.cost import ENTRIES, affordable, entries, has_branches
+from redstart.schema.document import DECIMAL, NULL, Defs, Schema, is_recursive, schemas_in
 from redstart.schema.errors import Problem, ValuePath, cut, join, show, show_typed, spelled
 from redstart.schema.guards import engine
 from redstart.schema.nodes import ArrayNode, RecordNode, parsed_string, remembered
@@ -98,7 +98,8 @@ class PydanticNode(Node):
         try:
             adapter = pydantic.TypeAdapter(annotation)
             self.document: Schema = adapter.json_schema(schema_generator=_generator())
-            costly = has_recursive_branches(self.document)
+            tangled = is_recursive(self.document)
+            costly = tangled and any(has_branches(self.document, inner) for inner in schemas_in(self.document))
             by_name = adapter.json_schema(schema_generator=_generator(), by_alias=False) if costly else None
             adapter.rebuild()  # a model may be built on first use (`defer_build`)
             self.engines = [engine(adapter.core_schema, fail_fast=fail_fast) for fail_fast in (False, True)]
