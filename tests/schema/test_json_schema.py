@@ -51,6 +51,32 @@ CASES: list[tuple[Any, Any, list[str]]] = [
         ['Argument "a" must be an integer, got the string "x".'],
     ),
     ({"properties": {"a": False}}, {"a": 1}, ['Argument "a" is not allowed here, got 1.']),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, None, []),
+    (
+        {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "x",
+        ['The argument must be an integer or null, got the string "x".'],
+    ),
+    (
+        {"anyOf": [{"type": "integer"}, {"type": "string", "minLength": 3}]},
+        "ab",
+        ['The argument must be at least 3 characters long, got "ab".'],
+    ),
+    (
+        {"anyOf": [{"type": "object", "properties": {"k": {"const": kind}}} for kind in "ab"]},
+        {"k": "c"},
+        ['Argument "k" must be one of "a", "b", got "c".'],
+    ),
+    (
+        {"oneOf": [{"const": "a", "title": "A"}, {"const": "b"}]},
+        "c",
+        ['The argument must be "a" or "b", got the string "c".'],
+    ),
+    (
+        {"oneOf": [{"minimum": 1}, {"maximum": 3}]},
+        2,
+        ["The argument is refused: 2 is valid under more than one of the schemas listed in the 'oneOf' keyword."],
+    ),
     ({"type": "string", "format": "email", "x-mine": 1, "title": "t", "default": 3}, "no email", []),
 ]
 
@@ -133,6 +159,8 @@ REFUSED: list[tuple[Any, str]] = [
     ({"properties": {"a": {"minimum": "1"}}}, "#/properties/a/minimum must be a number"),
     ({"required": "a"}, "#/required must be a list of names"),
     ({"allOf": {}}, "#/allOf must be a list of schemas"),
+    ({"anyOf": []}, "#/anyOf must be a list of schemas"),
+    ({"anyOf": [{"$ref": "#"}]}, "refers to itself"),
     ({"allOf": [{"type": "int"}]}, "#/allOf/0/type must be a JSON type name"),
     ({"properties": {"a": 5}}, "#/properties/a must be a schema"),
     ({"pattern": "("}, "tool t"),
@@ -241,6 +269,8 @@ schemas = st.recursive(
             "properties": st.dictionaries(st.sampled_from("ab"), inner),
             "additionalProperties": inner | st.booleans(),
             "allOf": st.lists(inner, max_size=2, min_size=1),
+            "anyOf": st.lists(inner, max_size=3, min_size=1),
+            "oneOf": st.lists(inner, max_size=3, min_size=1),
         },
     ),
     max_leaves=4,

@@ -157,14 +157,19 @@ def test_a_union_that_pydantic_reads_may_have_some_levels() -> None:
 
 
 @pytest.mark.parametrize("word", ["anyOf", "oneOf"])
-def test_a_tangled_schema_is_checked_at_any_depth(word: str) -> None:
-    branches = [
-        {"type": "object", "properties": {"c": {"$ref": "#/$defs/n"}, "v": {"type": kind}}}
-        for kind in ("integer", "null")
-    ]
+@pytest.mark.parametrize(
+    ("leaves", "near", "deep"),
+    [
+        ([{"type": "integer"}, {"type": "null"}], 'c.v" must be an integer, got', 'c.v" must be an integer, got'),
+        ([{"pattern": "^a"}, {"pattern": "^b"}], "not valid under any", "too large or too deep to say where"),
+    ],
+    ids=["nodes", "engine"],
+)
+def test_a_tangled_schema_is_checked_at_any_depth(word: str, leaves: list[Any], near: str, deep: str) -> None:
+    branches = [{"type": "object", "properties": {"c": {"$ref": "#/$defs/n"}, "v": leaf}} for leaf in leaves]
     schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/n"}}, "$defs": {"n": {word: branches}}}
     validator = compile_schema(schema, where="tool t")
-    for levels, said in ((3, "not valid under any"), (50, "too large or too deep to say where")):
+    for levels, said in ((3, near), (50, deep)):
         value = tower(levels, {"v": "x"}, lambda inner: {"c": inner})
         with pytest.raises(ShapeError, match=said):
             validator.check({"x": value})
@@ -181,10 +186,10 @@ def test_a_schema_that_reaches_a_value_in_two_ways_checks_it_once() -> None:
 
 @pytest.mark.parametrize("levels", [100, 500])
 def test_a_large_value_in_many_levels_is_not_quoted_at_each_of_them(levels: int) -> None:
-    node = {"type": "object", "properties": {"c": {"$ref": "#/$defs/n"}}}
+    node = {"type": "object", "properties": {"c": {"$ref": "#/$defs/n"}, "t": {"pattern": "^y"}}}
     schema = {"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [node, {"type": "null"}]}}}
     validator = compile_schema(schema, where="tool t")
-    value = tower(levels, {"c": 5, "t": "x" * 1_000_000}, lambda inner: {"c": inner})
+    value = tower(levels, {"c": None, "t": "x" * 1_000_000}, lambda inner: {"c": inner})
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ShapeError, match=r"too large or too deep to say where|nested too deeply"):
         validator.check(value)

@@ -16,22 +16,23 @@ from redstart.schema import errors
 from redstart.schema.constraints import FAMILIES, Constraints
 from redstart.schema.cost import affordable, levels, target
 from redstart.schema.errors import ENOUGH, SHOWN_PROBLEMS, ShapeError, ValuePath, join, show, spelled
-from redstart.schema.nodes import ArrayNode, RecordNode, RefNode, Slot
-from redstart.schema.scalars import ABSENT, INVALID, JSON_KINDS, AnyNode, ChoiceNode, Node, ScalarNode, Walk, is_whole
+from redstart.schema.nodes import ArrayNode, RecordNode, RefNode, Slot, UnionNode
+from redstart.schema.scalars import (
+    ABSENT,
+    INVALID,
+    JSON_KINDS,
+    JSON_TYPES,
+    AnyNode,
+    ChoiceNode,
+    Node,
+    ScalarNode,
+    Walk,
+    is_whole,
+)
 
 ANNOTATIONS = {
     *("title", "description", "examples", "default", "deprecated", "readOnly", "writeOnly", "format"),
     *("$schema", "$comment", "$id", "$defs", "definitions", "contentEncoding", "contentMediaType"),
-}
-# JSON type -> the types of the values that are decoded from it.
-DECODED: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int, float),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
 }
 # JSON type -> the family of its constraints, and which of them are built in: patterns are left to the engine.
 FAMILY_OF = {"string": "string", "integer": "number", "number": "number", "array": "array", "object": "object"}
@@ -40,9 +41,10 @@ BOUNDS = {
     family: {word: name for name, word in FAMILIES[family].items() if word is not None and word not in TO_ENGINE}
     for family in set(FAMILY_OF.values())
 }
+NUMBERS = ("integer", "number")
 OF_OBJECTS = ("properties", "required", "additionalProperties")
 BUILT_IN = {
-    *("type", "enum", "const", "$ref", "allOf", "items", *OF_OBJECTS),
+    *("type", "enum", "const", "$ref", "allOf", "anyOf", "items", *OF_OBJECTS),
     *(word for words in BOUNDS.values() for word in words),
 }
 
@@ -72,7 +74,7 @@ def is_name_list(content: object) -> bool:
 
 def _is_type(content: object) -> bool:
     names = [content] if isinstance(content, str) else content
-    return isinstance(names, list) and bool(names) and all(is_text(name) and name in DECODED for name in names)
+    return isinstance(names, list) and bool(names) and all(is_text(name) and name in JSON_TYPES for name in names)
 
 
 def _is_map(content: object) -> bool:
@@ -83,13 +85,20 @@ def _is_schema(content: object) -> bool:
     return isinstance(content, Mapping | bool)
 
 
+def _is_schema_list(content: object) -> bool:
+    return isinstance(content, list) and all(map(_is_schema, content))
+
+
 Needs = dict[str, tuple[Callable[[Any], bool], str]]
 COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 NEEDS: Needs = {
     "type": (_is_type, "a JSON type name or a list of them"),
     "enum": (lambda content: isinstance(content, list), "a list"),
     "required": (is_name_list, "a list of names"),
-    "allOf": (lambda content: isinstance(content, list) and all(map(_is_schema, content)), "a list of schemas"),
+    "allOf": (_is_schema_list, "a list of schemas"),
+    **dict.fromkeys(
+        ("anyOf", "oneOf"), (lambda content: bool(content) and _is_schema_list(content), "a list of schemas")
+    ),
     **dict.fromkeys(("properties", "$defs", "definitions"), (_is_map, "an object")),
     "additionalProperties": (_is_schema, "a schema"),
     "items": (_is_schema, "a schema (a list of schemas is prefixItems, or draft-07 by its $schema)"),
@@ -128,6 +137,13 @@ class AllNode(Node):
         return value
 
 
+class BranchesNode(UnionNode):
+    """`anyOf` and `oneOf`. The value stays as it is, because a branch may have keywords that only the engine checks."""
+
+    def read(self, value: object, path: ValuePath, walk: Walk) -> object:
+        return INVALID if super().read(value, path, walk) is INVALID else value
+
+
 class TypesNode(Node):
     """A value of one of several JSON types, each with its own node."""
 
@@ -136,9 +152,8 @@ class TypesNode(Node):
         self.words = words
         self._by_type: dict[type, Node] = {}
         for name, node in nodes.items():
-            for kind in DECODED[name]:
-                if name != "integer" or "number" not in nodes:
-                    self._by_type[kind] = node
+            if name != "integer" or "number" not in nodes:
+                self._by_type |= dict.fromkeys((int, float) if name in NUMBERS else (JSON_TYPES[name],), node)
 
     def read(self, value: object, path: ValuePath, walk: Walk) -> object:
         node = self._by_type.get(type(value))
@@ -193,15 +208,20 @@ class _Compiler:
             raise SchemaError(f"{self.where}: {at} must be a schema, not {show(schema)}")
         schema = self._checked(schema, at)
         nodes: list[Node] = [self._ref(schema["$ref"])] if "$ref" in schema else []
-        nodes += [self.node(inner, f"{at}/allOf/{index}") for index, inner in enumerate(schema.get("allOf", ()))]
+        nodes += self._nodes(schema, "allOf", at)
         typed = self._typed(schema, at)
         nodes += [] if typed is None else [typed]
+        # Here at least one branch must fit; whether no other branch of `oneOf` does is left to the engine.
+        nodes += [BranchesNode(self._nodes(schema, word, at)) for word in ("anyOf", "oneOf") if word in schema]
         listed = [schema["enum"]] if "enum" in schema else []
         listed += [[schema["const"]]] if "const" in schema else []
         nodes += [ChoiceNode([(value, value) for value in values]) for values in listed]
         if not nodes:
             return AnyNode()
         return nodes[0] if len(nodes) == 1 else AllNode(nodes)
+
+    def _nodes(self, schema: Mapping[str, Any], word: str, at: str) -> list[Node]:
+        return [self.node(inner, f"{at}/{word}/{index}") for index, inner in enumerate(schema.get(word, ()))]
 
     def _checked(self, schema: Mapping[str, Any], at: str) -> Mapping[str, Any]:
         """The keywords that apply. Malformed ones are refused; those that are not built in are recorded."""
@@ -226,7 +246,7 @@ class _Compiler:
 
     def _typed(self, schema: Mapping[str, Any], at: str) -> Node | None:
         """The node for the types that a schema allows, and for the keywords that are about one type."""
-        given = schema.get("type", list(DECODED))
+        given = schema.get("type", list(JSON_TYPES))
         names = [given] if isinstance(given, str) else given
         nodes: dict[str, Node] = {name: self._of_type(name, schema, at) for name in names}
         if len(nodes) == 1:
@@ -288,9 +308,9 @@ class _Compiler:
                 current = queue.pop()
                 if current is node:
                     raise SchemaError(f"{self.where}: $ref {ref!r} refers to itself")
-                if id(current) not in seen and isinstance(current, AllNode | RefNode):
+                if id(current) not in seen and isinstance(current, AllNode | BranchesNode | RefNode):
                     seen.add(id(current))
-                    queue += current.children if isinstance(current, AllNode) else [current.target]
+                    queue += [current.target] if isinstance(current, RefNode) else current.children
 
 
 BESIDE = {"prefixItems": "items", "patternProperties": "additionalProperties"}  # one changes the meaning of the other
@@ -355,7 +375,8 @@ class Validator:
             path: ValuePath = ""
             for step in error.instance_path:
                 path = join(path, step)
-            if spelled(path) not in places:
+            explained = error.schema_path[-1:] in (["anyOf"], ["oneOf"]) and places
+            if spelled(path) not in places and not explained:
                 walk.refuse(errors.refused, path, error.message)
         if not walk.count:
             walk.refuse(errors.refused, "", "it does not fit the schema, and is too large or too deep to say where")

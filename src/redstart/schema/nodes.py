@@ -433,15 +433,16 @@ class UnionNode(Node):
         real = [(branch, attempt) for branch, attempt in attempts if branch.rank > 0]
         if self._refuse_tag(value, path, walk, real):
             return INVALID
-        best: Walk | None = None
-        for branch, attempt in real:
-            make, args = attempt.first[0]
-            mismatch = make is errors.wrong_type and args[:2] == (path, branch.words)
-            if not mismatch and (best is None or attempt.count < best.count):
-                best = attempt
-        if best is not None and (len(real) == 1 or best.first[0][1][0] != path):
-            walk.include(best)
-            return INVALID
+        fitting = [
+            attempt for branch, attempt in real if attempt.first[0] != (errors.wrong_type, (path, branch.words, value))
+        ]
+        best = min(fitting, key=lambda attempt: attempt.count, default=None)
+        if best is not None:
+            make, (place, *_) = best.first[0]
+            limits = len(fitting) == 1 and make is errors.wrong_value  # of the one branch that has the right type
+            if len(real) == 1 or place != path or limits:
+                walk.include(best)
+                return INVALID
         return walk.refuse(errors.wrong_type, path, self.words, value)
 
     def _refuse_tag(self, value: object, path: ValuePath, walk: Walk, real: list[tuple[Node, Walk]]) -> bool:

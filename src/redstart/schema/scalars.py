@@ -298,7 +298,17 @@ KINDS: dict[object, Kind] = {
 }
 KINDS[decimal.Decimal] = msgspec.structs.replace(KINDS[decimal.Decimal], lax=_decimal)
 NULL = KINDS[type(None)]
-# The scalars of JSON Schema: numbers stay as they were written.
+# The types of JSON, and what Python has for them.
+JSON_TYPES: dict[str, type] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
+# Those without parts, as JSON Schema has them: numbers stay as they were written.
 JSON_KINDS: dict[str, Kind] = {
     "string": KINDS[str],
     "integer": msgspec.structs.replace(KINDS[int], strict=_json_int),
@@ -348,7 +358,7 @@ class ScalarNode(Node):
         return {**self.kind.schema, **self.limits()}
 
 
-JSON_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+JSON_NAMES = {JSON_TYPES[name]: name for name in JSON_KINDS}
 
 
 def frozen(value: object) -> tuple[type, object]:

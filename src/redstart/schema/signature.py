@@ -20,7 +20,7 @@ from redstart.schema.callables import CallTarget, SignatureError, find_target
 from redstart.schema.document import Defs, Schema, finish
 from redstart.schema.errors import Problem, ShapeError, show_typed, twice
 from redstart.schema.nodes import RecordNode, Slot, parsed_string, read_strictly
-from redstart.schema.scalars import ABSENT, INVALID, Walk
+from redstart.schema.scalars import ABSENT, INVALID, JSON_TYPES, Walk
 from redstart.schema.types import CompiledType, Scope, UnsupportedType, compile_shape, native_decoder
 
 __all__ = ["EMPTY", "Argument", "Signature", "SignatureError", "compile_signature"]
@@ -232,24 +232,12 @@ class Signature:
         return cls(name, fields, description=description)
 
 
-JSON_TYPES = {
-    "string": str,
-    "number": float,
-    "integer": int,
-    "boolean": bool,
-    "array": list,
-    "object": dict,
-    "null": None,
-    "any": Any,
-}
-
-
 def _json_type(kind: object, scope: Scope) -> object:
     if not isinstance(kind, str):
         return kind
-    if kind not in JSON_TYPES:
-        raise scope.fail(repr(kind), f"is not a JSON type; these are: {', '.join(JSON_TYPES)}")
-    return JSON_TYPES[kind]
+    if kind != "any" and kind not in JSON_TYPES:
+        raise scope.fail(repr(kind), f"is not a JSON type; these are: {', '.join(JSON_TYPES)}, any")
+    return JSON_TYPES.get(kind, Any)
 
 
 def compile_signature(
