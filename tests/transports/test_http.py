@@ -611,6 +611,37 @@ def test_a_stop_ends_what_waits_for_a_person_and_lets_others_finish() -> None:
     run(test())
 
 
+def test_what_was_stopped_may_start_again() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(drain=0.05)
+        session = await http.open()
+        for _ in range(2):
+            assert (await http.send(call(1, "echo"), headers=session)).status == 200
+            assert stage.server.runtime.hub.peers
+            http.app.begin_stop()
+            await stage.server.runtime.stop()
+            assert not stage.server.runtime.hub.peers
+        working = http.start(call(2, "wait"), headers=session)
+        await within(stage.began.wait())
+        await asyncio.sleep(0.1)  # longer than the calls of the first life had
+        stage.go.set()
+        assert "result" in (await within(working.done())).messages()[-1]
+        await stage.server.runtime.stop()
+
+    run(test())
+
+
+def test_the_id_of_a_session_is_told_once() -> None:
+    async def test() -> None:
+        http = Stage().http()
+        session = await http.open()
+        response = await http.send(call(1, "echo"), headers=session)
+        assert (response.status, response.headers.get("mcp-session-id")) == (200, None)
+
+    run(test())
+
+
 @pytest.mark.parametrize("era", ["handshake", "modern"])
 def test_the_end_of_all_calls_is_told_to_those_that_wait(era: str) -> None:
     async def test() -> None:

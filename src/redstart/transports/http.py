@@ -116,7 +116,7 @@ class Endpoint:
         if origin is not None and self.guard.grants(origin):
             request.granted = cors.grant(origin)
         try:
-            if not (self._ready and self.runtime.started):
+            if not self._ready:
                 await self._prepare()
             await self._serve(request)
         except Gone:
