@@ -616,10 +616,11 @@ def test_what_was_stopped_may_start_again() -> None:
         stage = Stage()
         http = stage.http(drain=0.05)
         session = await http.open()
-        for _ in range(2):
+        for is_told in (False, True):
             assert (await http.send(call(1, "echo"), headers=session)).status == 200
             assert stage.server.runtime.hub.peers
-            http.app.begin_stop()
+            if is_told:
+                http.app.begin_stop()
             await stage.server.runtime.stop()
             assert not stage.server.runtime.hub.peers
         working = http.start(call(2, "wait"), headers=session)

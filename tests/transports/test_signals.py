@@ -77,3 +77,15 @@ def test_a_signal_that_nobody_handles_still_ends_the_process() -> None:
         run(test())
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_the_handler_of_the_host_is_back_when_the_server_has_stopped(heard: list[int]) -> None:
+    async def test() -> None:
+        server, handler = Server("hosted"), signal.getsignal(signal.SIGTERM)
+        for _ in range(2):
+            await started(Http(server.asgi()))
+            assert signal.getsignal(signal.SIGTERM) is not handler
+            await server.runtime.stop()
+            assert signal.getsignal(signal.SIGTERM) is handler
+
+    run(test())
