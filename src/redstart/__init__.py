@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from redstart.server.middleware import Next
     from redstart.server.server import Server, serve
     from redstart.server.sync_context import SyncContext, current_context
+    from redstart.tasks.handle import TaskHandle
+    from redstart.tasks.record import TaskLimits
     from redstart.wire.jsonrpc import ProtocolError
     from redstart.wire.types import (
         Annotations,
@@ -74,6 +76,8 @@ _NAMES = {
     "server.middleware": ("Next",),
     "server.server": ("Server", "serve"),
     "server.sync_context": ("SyncContext", "current_context"),
+    "tasks.handle": ("TaskHandle",),
+    "tasks.record": ("TaskLimits",),
     "wire.jsonrpc": ("ProtocolError",),
     "wire.types": (
         "Annotations",
@@ -137,6 +141,8 @@ __all__ = [
     "Sampled",
     "Server",
     "SyncContext",
+    "TaskHandle",
+    "TaskLimits",
     "Text",
     "Tool",
     "ToolError",

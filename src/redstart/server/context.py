@@ -390,6 +390,15 @@ class Context(Facts[App]):
             await task.save(to_json(value[0]))
         return value[0]
 
+    async def hand_over(self) -> str:
+        """Leave the rest of a task to another engine, which gets this token and calls `server.task(token).finish(…)`.
+
+        What the handler returns afterwards is ignored.
+        """
+        if self._call.task is None:
+            raise RuntimeError('ctx.hand_over() is for a task, and this is an ordinary call; write task="required"')
+        return self._call.task.hand_over()
+
     async def detach(self) -> None:
         """From here on the call is a task, if its client knows tasks: for tools with `task=` and `detach="manual"`.
 

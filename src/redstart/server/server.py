@@ -40,6 +40,7 @@ from redstart.wire.meta import Implementation
 
 if TYPE_CHECKING:
     from redstart.server.middleware import Middleware
+    from redstart.tasks.handle import TaskHandle
     from redstart.transports.http import Endpoint
     from redstart.transports.http_options import EndpointOptions, HttpOptions
     from redstart.transports.options import StdioOptions
@@ -362,6 +363,12 @@ class Server:
     def declare(self, capabilities: Iterable[str]) -> None:
         """Offer these capabilities even if nothing is registered for them."""
         self._dispatch.declare(CAPABILITIES.check("capabilities", capabilities))
+
+    def task(self, token: str) -> TaskHandle:
+        """The task that `ctx.hand_over()` has left to another engine, to finish it from there."""
+        from redstart.tasks.handle import TaskHandle
+
+        return TaskHandle(self.runtime.tasks, self.runtime.modern, token)
 
     def notify(self, uri: str) -> None:
         """Tell every client that has subscribed to it that the resource at `uri` has changed."""

@@ -120,6 +120,7 @@ class SyncContext(Facts[App]):
     roots = blocking(Context.roots)
     checkpoint = blocking(Context.checkpoint)
     detach = blocking(Context.detach)
+    hand_over = blocking(Context.hand_over)
 
     @overload
     def elicit(self, message: str, *, key: str | None = None) -> Answer[str]: ...

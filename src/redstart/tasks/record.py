@@ -6,6 +6,7 @@ between, so each function here decides from what it sees, and says in which queu
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -135,6 +136,11 @@ class Task:
     def ttl(self, limits: TaskLimits) -> float:
         """How long after its creation it is kept: it grows while the task is worked on."""
         return self.record.ttl if self.ended else max(self.record.ttl, self.age + limits.keep)
+
+
+def token_of(task: Task) -> str:
+    """The name of a task for another engine."""
+    return urlsafe_b64encode(encode([task.id, task.stored.owner])).decode()
 
 
 # ---------------------------------------------------------------- changes

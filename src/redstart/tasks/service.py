@@ -30,7 +30,7 @@ from redstart.schema.errors import ShapeError
 from redstart.store.open import Store
 from redstart.store.shared import SharedState, StoreAway, scoped
 from redstart.store.tasks import StoredTask, topic_of
-from redstart.tasks.record import Placement, Record, Task, TaskLimits, TaskRequest, answer, finish
+from redstart.tasks.record import Placement, Record, Task, TaskLimits, TaskRequest, answer, finish, token_of
 from redstart.wire.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -97,7 +97,7 @@ class Tasks:
         self.limits = limits or TaskLimits()
         self.namespace = self.limits.namespace or name
         self._open_store = open_store
-        self._find_tool = find_tool
+        self.find_tool = find_tool
         self._asking = asking
         self._hub = hub
         self._start_worker = start_worker
@@ -300,14 +300,14 @@ class Tasks:
 
     def _call_hook(self, task: Task) -> None:
         """Tell the engine that does the work, as the tool's `on_cancel=` says."""
-        tool = self._find_tool(task.record.tool)
+        tool = self.find_tool(task.record.tool)
         hook = None if tool is None else tool.declared.on_cancel
         if hook is None:
             return
 
         async def run() -> None:
             try:
-                result = hook(task.id)
+                result = hook(token_of(task))
                 if asyncio.iscoroutine(result):
                     await result
             except Exception:
@@ -475,6 +475,9 @@ class Offer:
 
     def tell(self, progress: float, total: float | None, message: str | None) -> None:
         """Its progress goes to the client, as that of any call."""
+
+    def hand_over(self) -> str:
+        raise RuntimeError("ctx.hand_over() is for a task: call ctx.detach() first")
 
     async def save(self, checkpoint: bytes) -> None:
         """There is no worker that could be lost."""

@@ -24,7 +24,7 @@ from redstart.protocol.methods import METHODS
 from redstart.protocol.modern import Modern
 from redstart.store.shared import StoreAway
 from redstart.store.tasks import CHANGED, OVERDUE, StoredTask
-from redstart.tasks.record import Placement, Task, fail, finish, lost, park
+from redstart.tasks.record import Placement, Task, fail, finish, lost, park, token_of
 from redstart.tasks.service import Bell, Edit, Tasks, is_error
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode_envelope, decode_fault
 from redstart.wire.types import InputRequired, Result
@@ -218,6 +218,10 @@ class Leg:
         self._note = progress, total, message
         if self._noting is None or self._noting.done():
             self._noting = asyncio.get_running_loop().create_task(self._keep_notes())
+
+    def hand_over(self) -> str:
+        self.external = True
+        return token_of(self.task)
 
     async def save(self, checkpoint: bytes) -> None:
         def keep(task: Task) -> Placement:
