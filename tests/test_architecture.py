@@ -76,7 +76,7 @@ BUDGET: dict[str, int] = {
     "asking": 1995,  # what a task records of its dialogue
     "tasks": 1050,
     "adopt": 740,
-    "server": 1450,  # ctx.checkpoint, ctx.detach, ctx.attempt; who runs tasks
+    "server": 1475,  # what a task can do in its context; who runs tasks
     "transports": 2661,
     "auth": 0,  # not built yet
     "client": 1915,

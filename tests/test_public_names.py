@@ -53,6 +53,8 @@ NAMES = [
     "Sampled",
     "Server",
     "SyncContext",
+    "TaskHandle",
+    "TaskLimits",
     "Text",
     "Tool",
     "ToolError",
