@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from redstart import Context, Server
 from redstart.client import CallResult, Client
 from support import MODERN
 
@@ -242,6 +243,24 @@ def say(id, result):
 def python(code: str) -> list[str]:
     """The command of a server that is a few lines of code, with `say` to answer and INITIALIZED to begin."""
     return [sys.executable, "-c", PREAMBLE + code]
+
+
+def guarded() -> Server:
+    """A server with two users, a tool that only one of them sees, and a note for each."""
+    users = {"t-ada": {"sub": "ada", "admin": True}, "t-bob": {"sub": "bob", "admin": False}}
+    server = Server("guarded", auth=users.get)
+
+    @server.tool(visible=lambda user: bool(user and user["admin"]))
+    async def drop(ctx: Context) -> str:
+        return str(ctx.user["sub"])
+
+    @server.tool
+    async def note(text: str, ctx: Context) -> str | None:
+        before: str | None = await ctx.state.get("note")
+        await ctx.state.set("note", text)
+        return before
+
+    return server
 
 
 def handshake_client(command: list[str], **options: Any) -> Client:

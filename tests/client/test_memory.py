@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from client.peers.redstart_server import add_grow
-from redstart import Context, Server, Text
+from client.support import guarded
+from redstart import Server, Text
 from redstart.client import Client, Event, RequestError
 from support import run
 
@@ -89,23 +90,6 @@ def test_a_lifespan_that_fails_is_seen_at_once() -> None:
 
 
 # ---------------------------------------------------------------- who the client is
-
-
-def guarded() -> Server:
-    users = {"t-ada": {"sub": "ada", "admin": True}, "t-bob": {"sub": "bob", "admin": False}}
-    server = Server("guarded", auth=users.get)
-
-    @server.tool(visible=lambda user: bool(user and user["admin"]))
-    async def drop(ctx: Context) -> str:
-        return str(ctx.user["sub"])
-
-    @server.tool
-    async def note(text: str, ctx: Context) -> str | None:
-        before: str | None = await ctx.state.get("note")
-        await ctx.state.set("note", text)
-        return before
-
-    return server
 
 
 @pytest.mark.parametrize("protocol", ["2025-11-25", "2026-07-28"])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from client.support import Request, http_server, modern
-from redstart import Context, Server
+from client.support import Request, guarded, http_server, modern
+from redstart import Server
 from redstart.client import Client, ClientError
 from support import run
 
@@ -18,23 +18,6 @@ from support import run
 def test_what_is_no_target_fails_at_once(target: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         Client(target)
-
-
-def guarded() -> Server:
-    users = {"t-ada": {"sub": "ada", "admin": True}, "t-bob": {"sub": "bob", "admin": False}}
-    server = Server("guarded", auth=users.get)
-
-    @server.tool(visible=lambda user: bool(user and user["admin"]))
-    async def drop(ctx: Context) -> str:
-        return str(ctx.user["sub"])
-
-    @server.tool
-    async def note(text: str, ctx: Context) -> str | None:
-        before: str | None = await ctx.state.get("note")
-        await ctx.state.set("note", text)
-        return before
-
-    return server
 
 
 @pytest.mark.parametrize(

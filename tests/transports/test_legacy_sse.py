@@ -42,17 +42,24 @@ def json_of(event: dict[str, str]) -> Any:
     return json.loads(event["data"])
 
 
-def test_a_new_initialize_on_one_stream_begins_another_session() -> None:
+def waiting() -> tuple[Server, asyncio.Event, asyncio.Event]:
+    """A server with a tool that waits for ever, and the events that its call has begun and has ended."""
     server = Server("legacy")
     begun, ended = asyncio.Event(), asyncio.Event()
 
     @server.tool
-    async def wait(ctx: Context) -> None:
+    async def wait() -> None:
         begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             ended.set()
+
+    return server, begun, ended
+
+
+def test_a_new_initialize_on_one_stream_begins_another_session() -> None:
+    server, begun, ended = waiting()
 
     async def test() -> None:
         async with connected(server) as (stream, say):
@@ -228,16 +235,7 @@ def test_each_endpoint_has_one_method() -> None:
 
 
 def test_a_client_that_goes_takes_its_calls_with_it_and_hears_of_changes_before() -> None:
-    server = Server("legacy")
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    @server.tool
-    async def wait() -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
+    server, begun, ended = waiting()
 
     async def test() -> None:
         async with connected(server) as (stream, say):
