@@ -1,7 +1,8 @@
 """The contract between a connection and the transport that carries its messages.
 
-A transport moves whole messages and does not read them. It tells its inbox three things: a message has come, one
-request will not be answered, no request will be answered any more. A new way to reach a server is a new subclass.
+A transport moves whole messages and does not read them. It tells its inbox what happens: a message has come, one
+request will not be answered, notifications will not come any more, no request will be answered any more. A new way to
+reach a server is a new subclass.
 """
 
 from __future__ import annotations
