@@ -13,7 +13,7 @@ from redstart.store.shared import StoreAway
 from redstart.store.tasks import StoredTask, topic_of
 from store.engines import Engine, running
 
-TRIED = ["redis"]
+TRIED = ["postgresql", "redis"]
 SOON = 5.0
 """Seconds within which a call fails, and within which all works after the return of the engine."""
 SLACK = 2.5

@@ -134,12 +134,13 @@ function methods.take(name, rate, burst)
     local key, tokens, since = p .. 'bucket:' .. name, unpack(call('HMGET', p .. 'bucket:' .. name, 'tokens', 'since'))
     tokens = math.min(burst, (tokens or burst) + (now - (since or now)) / 1000000 * rate)
     local allowed = tokens >= 1 and 1 or 0
-    tokens = string.format('%.17g', tokens - allowed)
-    call('HSET', key, 'tokens', tokens, 'since', now)
+    tokens = tokens - allowed
+    call('HSET', key, 'tokens', string.format('%.17g', tokens), 'since', now)
     if tonumber(rate) > 0 then
         call('PEXPIRE', key, math.ceil((burst - tokens) / rate * 1000) + 1)
+        return {allowed, allowed == 1 and '0' or string.format('%.17g', (1 - tokens) / rate)}
     end
-    return {allowed, tokens}
+    return {allowed, allowed == 1 and '0' or 'inf'}
 end
 
 return methods[ARGV[1]](unpack(ARGV, 2))

@@ -36,7 +36,7 @@ from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseErro
 from redstart.store.bus import Subscription
 from redstart.store.remote import PING, TIMEOUT, Connections, RemoteBus, away, split_namespace
 from redstart.store.shared import StoreAway, check_message
-from redstart.store.tasks import CHANGED, StoredTask, topic_of
+from redstart.store.tasks import CHANGED, StoredTask, is_inserted, is_written, topic_of
 
 log = logging.getLogger("redstart")
 Argument: TypeAlias = bytes | str | int | float
@@ -44,6 +44,8 @@ Reply: TypeAlias = "bytes | int | list[Reply] | None"
 
 ENTRY_ID: Final = re.compile(r"\d{1,18}-\d{1,18}", re.ASCII)
 SECOND: Final = 1_000_000
+MAX_CONNECTIONS: Final = 32
+"""Connections of one process, beside the one that listens."""
 
 
 SCRIPT: Final = Path(__file__).with_suffix(".lua").read_bytes()
@@ -61,7 +63,7 @@ class RedisStore:
             url, protocol=2, socket_timeout=None, socket_connect_timeout=TIMEOUT, retry=Retry(NoBackoff(), 0)
         )
         self._place = {"port": 6379, **self._pool.connection_kwargs}
-        self._connections = Connections(self._connect, _is_usable, _close)
+        self._connections = Connections(self._connect, _is_usable, _close, MAX_CONNECTIONS)
         self._bus = RemoteBus("Redis", self._listen, per_topic=True)
         self._waits_for_disk: bool | None = None
         self._asking = asyncio.Lock()
@@ -71,12 +73,7 @@ class RedisStore:
     async def task_insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int) -> bool:
         about = (task.id, task.owner, task.body, queue, topic_of(task.id), CHANGED)
         now = await self._run("insert", *about, max_owned, max_all, durable=True)
-        if now is None:
-            return False
-        task.version = 1
-        task.fence = 0
-        task.created = task.updated = task.read_at = _seconds(now)
-        return True
+        return is_inserted(task, None if now is None else _seconds(now))
 
     async def task_read(self, id: str, owner: str) -> StoredTask | None:
         return next(iter(_tasks(await self._run("read", id, owner))), None)
@@ -90,11 +87,7 @@ class RedisStore:
     async def task_write(self, task: StoredTask, queue: str, delay: float) -> bool:
         about = (task.id, task.version, task.body, queue, int(delay * SECOND), topic_of(task.id), CHANGED)
         now = await self._run("write", *about)
-        if now is None:
-            return False
-        task.version += 1
-        task.updated = task.read_at = _seconds(now)
-        return True
+        return is_written(task, None if now is None else _seconds(now))
 
     async def task_hold(self, tasks: Sequence[StoredTask], hold: float) -> list[str]:
         versions = [each for task in tasks for each in (task.id, task.version)]
@@ -133,10 +126,8 @@ class RedisStore:
         return [(id.decode(), data) for id, (_, data) in cast("list[tuple[bytes, list[bytes]]]", entries)]
 
     async def take(self, key: str, rate: float, burst: float) -> tuple[bool, float]:
-        allowed, left = cast("tuple[int, bytes]", await self._run("take", key, rate, burst))
-        if allowed:
-            return True, 0.0
-        return False, (1 - float(left)) / rate if rate > 0 else math.inf
+        allowed, wait = cast("tuple[int, bytes]", await self._run("take", key, rate, burst))
+        return bool(allowed), float(wait)
 
     # ------------------------------------------------------------ bus
 

@@ -20,7 +20,6 @@ RETRY: Final = 0.5
 """Seconds between two attempts to connect the listener."""
 PING: Final = 2.0
 """Seconds after which a listener that hears nothing asks whether the engine is still there."""
-MAX_CONNECTIONS: Final = 32
 C = TypeVar("C")
 
 
@@ -58,18 +57,23 @@ class Connections(Generic[C]):
         connect: Callable[[], Awaitable[C]],
         is_usable: Callable[[C], Awaitable[bool]],
         close: Callable[[C], Awaitable[None]],
+        limit: int,
     ) -> None:
         self._connect = connect
         self._is_usable = is_usable
         self._close = close
         self._idle: list[C] = []
-        self._free = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._free = asyncio.Semaphore(limit)
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[C]:
         """A connection. If the block raises, the connection is closed."""
-        async with self._free:
-            connection = await self._take()
+        ends = asyncio.get_running_loop().time() + TIMEOUT
+        async with asyncio.timeout_at(ends):
+            await self._free.acquire()
+        try:
+            async with asyncio.timeout_at(ends):
+                connection = await self._take()
             try:
                 yield connection
             except BaseException:
@@ -77,6 +81,8 @@ class Connections(Generic[C]):
                 await self.close()
                 raise
             self._idle.append(connection)
+        finally:
+            self._free.release()
 
     async def _take(self) -> C:
         while self._idle:
