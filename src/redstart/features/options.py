@@ -3,7 +3,7 @@
 `Declared` is what tools, prompts and resources have in common: these options as attributes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
@@ -12,12 +12,16 @@ from redstart.features.rules import (
     FLAG,
     NAME,
     REQUIRED_TEXT,
+    CountOption,
+    FlagOption,
     Rule,
+    SecondsOption,
+    TextOption,
+    TextsOption,
     age,
     anything,
     at_least,
     did_you_mean,
-    endless_seconds,
     flag,
     function,
     instances,
@@ -180,19 +184,22 @@ def solutions(label: str, value: object) -> object:
 
 # ---------------------------------------------------------------- the options
 
+CacheOption: TypeAlias = Annotated[Cache | None, Rule(cache_rule)]
+IconsOption: TypeAlias = Annotated[Sequence[t.Icon] | None, Rule(icons)]
+
 
 class SharedOptions(TypedDict, total=False):
     """What tools, prompts and resources have in common."""
 
-    description: Annotated[str | None, Rule(text)]
-    title: Annotated[str | None, Rule(text)]
-    icons: Annotated[Sequence[t.Icon] | None, Rule(icons)]
+    description: TextOption
+    title: TextOption
+    icons: IconsOption
     meta: Annotated[Mapping[str, object] | None, Rule(json_object)]
     needs: Annotated[str | Sequence[str], Rule(needs, (), optional=True)]
     executor: Annotated[Literal["inline", "thread", "process"] | None, Rule(one_of("inline", "thread", "process"))]
-    timeout: Annotated[float | None, Rule(endless_seconds)]
+    timeout: SecondsOption
     visible: Annotated[Visible | None, Rule(function)]
-    tags: Annotated[Iterable[str], Rule(texts, (), optional=True)]
+    tags: TextsOption
 
 
 class ToolOptions(SharedOptions, total=False):
@@ -204,12 +211,12 @@ class ToolOptions(SharedOptions, total=False):
     return_type: Annotated[Any, Rule(anything, msgspec.UNSET, optional=False)]
     annotations: Annotated[Mapping[str, object] | None, Rule(tool_annotations)]
     task: Annotated[Task | bool, Rule(task, "forbidden")]
-    concurrency: Annotated[int | None, Rule(at_least(1))]
-    max_result_bytes: Annotated[int | None, Rule(at_least(1))]
+    concurrency: CountOption
+    max_result_bytes: CountOption
     outputs: Annotated[Sequence[str] | None, Rule(texts)]
     solutions: Annotated[Solutions | None, Rule(solutions)]
-    single_use: Annotated[bool, Rule(flag, False)]
-    apply_defaults: Annotated[bool, Rule(flag, False)]
+    single_use: FlagOption
+    apply_defaults: FlagOption
     detach: Annotated[Literal["entry", "manual"], Rule(one_of("entry", "manual"), "entry")]
     retries: Annotated[int | None, Rule(at_least(0))]
     on_cancel: Annotated[Callable[[str], Any] | None, Rule(function)]
@@ -219,7 +226,7 @@ class PredicateOptions(ToolOptions, total=False):
     """What `@predicate(...)` takes."""
 
     name: Annotated[str, NAME]
-    mode: Annotated[str | None, Rule(text)]
+    mode: TextOption
     proofs: Annotated[Proofs | None, Rule(one_of("one", "zero_or_one", "one_or_more", "zero_or_more"))]
 
 
@@ -232,11 +239,11 @@ class PromptOptions(SharedOptions, total=False):
 class ResourceOptions(SharedOptions, total=False):
     """What `Resource` and `@resource(uri, ...)` take."""
 
-    mime_type: Annotated[str | None, Rule(text)]
+    mime_type: TextOption
     size: Annotated[int | None, Rule(at_least(0))]
     annotations: Annotated[t.Annotations | Mapping[str, object] | None, Rule(resource_annotations)]
-    cache: Annotated[Cache | None, Rule(cache_rule)]
-    unsafe: Annotated[Iterable[str], Rule(texts, (), optional=True)]
+    cache: CacheOption
+    unsafe: TextsOption
 
 
 class FileOptions(ResourceOptions, total=False):
@@ -248,8 +255,8 @@ class FileOptions(ResourceOptions, total=False):
 class DirectoryOptions(FileOptions, total=False):
     """What `Directory` takes."""
 
-    hidden: Annotated[bool, Rule(flag, False)]
-    listing: Annotated[bool, Rule(flag, False)]
+    hidden: FlagOption
+    listing: FlagOption
 
 
 class Declared:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from types import FrameType
-from typing import Any, Final, NoReturn, SupportsFloat, SupportsIndex, TypeVar, cast
+from typing import Annotated, Any, Final, NoReturn, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 
@@ -318,3 +318,11 @@ REQUIRED_TEXT: Final = Rule(text, "", optional=False)
 HANDLER: Final = Rule(function, optional=False)
 HANDLER_OR_NONE: Final = Rule(function)
 PATH: Final = Rule(path, optional=False)
+
+# ---------------------------------------------------------------- options that many have, as a TypedDict lists them
+
+CountOption: TypeAlias = Annotated[int | None, Rule(at_least(1))]
+FlagOption: TypeAlias = Annotated[bool, FLAG]
+SecondsOption: TypeAlias = Annotated[float | None, Rule(endless_seconds)]
+TextOption: TypeAlias = Annotated[str | None, Rule(text)]
+TextsOption: TypeAlias = Annotated[Iterable[str], Rule(texts, (), optional=True)]

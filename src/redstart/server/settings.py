@@ -7,15 +7,18 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
 from redstart.execution.limits import QUEUE
-from redstart.features.options import Cache, cache_rule, icons
+from redstart.features.options import CacheOption, IconsOption
 from redstart.features.registry import OnDuplicate
 from redstart.features.rules import (
+    CountOption,
+    FlagOption,
     Rule,
+    SecondsOption,
+    TextOption,
+    TextsOption,
     Wrong,
     at_least,
     did_you_mean,
-    endless_seconds,
-    flag,
     one_of,
     path,
     text,
@@ -24,7 +27,6 @@ from redstart.features.rules import (
 )
 from redstart.features.rules import seconds as seconds
 from redstart.features.rules import whole as whole
-from redstart.wire.types import Icon
 
 if TYPE_CHECKING:
     from redstart.features.prompts import Prompt
@@ -162,19 +164,19 @@ class ServerOptions(TypedDict, total=False):
     """What `Server(name, ...)` takes."""
 
     version: Annotated[str, Rule(text, "1.0.0")]
-    instructions: Annotated[str | None, Rule(text)]
-    title: Annotated[str | None, Rule(text)]
-    description: Annotated[str | None, Rule(text)]
-    website_url: Annotated[str | None, Rule(text)]
-    icons: Annotated[Sequence[Icon] | None, Rule(icons)]
+    instructions: TextOption
+    title: TextOption
+    description: TextOption
+    website_url: TextOption
+    icons: IconsOption
     tools: Annotated["Tool | Iterable[Tool | Function]", Rule(many, (), optional=True)]
     prompts: Annotated["Prompt | Iterable[Prompt | Function]", Rule(many, (), optional=True)]
     resources: Annotated["Resource | Iterable[Resource]", Rule(many, (), optional=True)]
     directory: Annotated[str | os.PathLike[str] | None, Rule(path)]
     capabilities: Annotated[Iterable[str], CAPABILITIES]
-    cache: Annotated[Cache | None, Rule(cache_rule)]
+    cache: CacheOption
     include_tags: Annotated[Iterable[str] | None, Rule(texts)]
-    exclude_tags: Annotated[Iterable[str], Rule(texts, (), optional=True)]
+    exclude_tags: TextsOption
     lifespan: Annotated[Lifespan | None, Rule(lifespan)]
     middleware: Annotated["Sequence[Middleware]", MIDDLEWARE]
     auth: Annotated[Authenticate | None, Rule(auth)]
@@ -182,14 +184,14 @@ class ServerOptions(TypedDict, total=False):
     store: Annotated["str | SharedState | None", Rule(store)]
     tasks: Annotated["TaskLimits | None", Rule(task_limits)]
     ask_timeout: Annotated[float, Rule(seconds, 600)]
-    single_use: Annotated[bool, Rule(flag, False)]
+    single_use: FlagOption
     on_duplicate: Annotated[OnDuplicate, Rule(one_of("warn", "error", "replace"), "warn")]
-    page_size: Annotated[int | None, Rule(at_least(1))]
+    page_size: CountOption
     expose_errors: Annotated[bool | Sequence[type[BaseException]], Rule(exposed, False)]
-    debug: Annotated[bool, Rule(flag, False)]
+    debug: FlagOption
     threads: Annotated[int, Rule(at_least(1), 40)]
-    processes: Annotated[int | None, Rule(at_least(1))]
-    timeout: Annotated[float | None, Rule(endless_seconds)]
-    max_concurrency: Annotated[int | None, Rule(at_least(1))]
+    processes: CountOption
+    timeout: SecondsOption
+    max_concurrency: CountOption
     max_queue: Annotated[int, Rule(at_least(0), QUEUE)]
-    max_result_bytes: Annotated[int | None, Rule(at_least(1))]
+    max_result_bytes: CountOption

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final, TypedDict
 
-from redstart.features.rules import Rule, age, at_least, flag, seconds, text, texts, wrong
+from redstart.features.rules import FlagOption, Rule, age, at_least, seconds, text, texts, wrong
 from redstart.server.runtime import DRAIN
 from redstart.server.settings import MAX_PORT
 
@@ -85,7 +85,7 @@ class EndpointOptions(TypedDict, total=False):
     session_idle: Annotated[float, Rule(seconds, SESSION_IDLE)]
     max_kept_bytes: Annotated[int, Rule(at_least(1), KEPT_BYTES)]
     trusted_proxies: Annotated[Iterable[str], Rule(_proxies, (), optional=True)]
-    legacy_sse: Annotated[bool, Rule(flag, False)]
+    legacy_sse: FlagOption
 
 
 class HttpOptions(EndpointOptions, total=False):
