@@ -24,6 +24,7 @@ from redstart.asking.choices import FormError, Option, options_from, options_of
 from redstart.asking.fields import SCALARS, WORDS, FormField, make_field, raw_fields, refuse_secret, warn_of_secrets
 from redstart.asking.questions import MESSAGE, Accepted, Answer, BadAnswer, Question, check_client, plain_text, refusal
 from redstart.protocol.call import Call
+from redstart.schema.cost import target
 from redstart.schema.document import DECIMAL, Schema
 from redstart.schema.errors import Problem, ShapeError, cut
 from redstart.schema.nodes import RecordNode
@@ -130,8 +131,6 @@ def compile_form(schema: object) -> Form:
     >>> compile_form(bool).schema(True)
     {'type': 'object', 'properties': {'answer': {'type': 'boolean'}}, 'required': ['answer']}
     """
-    if _is_itself(schema):
-        return _from_class(schema)
     if isinstance(schema, Form):
         return schema
     if isinstance(schema, Mapping):
@@ -197,7 +196,7 @@ def form_question(call: Call, message: str, schema: object, key: str | None = No
     if type(modes) is not dict or type(modes.get("form") if modes else modes) is not dict:
         check_client(call, [FormQuestion.need], message)  # nearly every client declares {} or {"form": {}}
     titled = call.dialect.titled_choices
-    constant = (type(schema) is type or _is_itself(schema)) and len(message) <= SAID_CHARS  # the usual case
+    constant = type(schema) is type and len(message) <= SAID_CHARS  # the usual case
     form, params, digest = (_kept if constant else _elicitation)(message, schema, titled)
     return FormQuestion(message, key, params, digest, form=form, titled=titled)
 
@@ -212,13 +211,6 @@ _kept = lru_cache(256)(_elicitation)
 
 
 # ---------------------------------------------------------------- the keys of the cache of forms
-
-
-def _is_itself(schema: object) -> bool:
-    """Whether `schema` is a class that is equal to itself only; a metaclass may define another equality."""
-    kind: Any = type(schema)
-    plain = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
-    return kind is type or (isinstance(schema, type) and plain)
 
 
 def _is_annotation(schema: object) -> bool:
@@ -276,9 +268,6 @@ def _from_type(annotation: object) -> Form:
     form = _compiled(annotation)
     warn_of_secrets(_name(annotation), form.fields)
     return form
-
-
-_from_class = lru_cache(1024)(_from_type)
 
 
 @lru_cache(1024)
@@ -360,12 +349,10 @@ def _merged(name: str, schema: object, document: Schema) -> Schema:
     """The schema with what its `$ref` points to."""
     merged: Schema = dict(schema) if isinstance(schema, dict) else {}
     while "$ref" in merged:
-        target = document
-        for step in merged.pop("$ref").removeprefix("#").split("/")[1:]:
-            target = target[step]
-        if target is document or "properties" in target:
+        meant = target(document, merged.pop("$ref"))
+        if meant is document or "properties" in meant:
             raise FormError(f'the field "{name}" is an object; a form is flat')
-        merged = {**target, **merged}
+        merged = {**meant, **merged}
     return merged
 
 

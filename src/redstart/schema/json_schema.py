@@ -166,17 +166,16 @@ class ObjectNode(RecordNode):
     def __init__(self, slots: Sequence[Slot], additional: Node, constraints: Constraints | None) -> None:
         super().__init__("", None, dict, slots)
         self.constraints = constraints
+        self.closed = isinstance(additional, NeverNode)
         self._additional = additional
-        self._names = {slot.wire: None for slot in slots}
+        self._names = {slot.wire for slot in slots}
 
     def fill(self, value: dict[str, object], path: ValuePath, walk: Walk) -> object:
         before = walk.count
         known = self.read_slots(value, path, walk)
         others = {name: inner for name, inner in value.items() if name not in self._names}
-        if isinstance(self._additional, NeverNode):
-            names = list(self._names)
-            for name in others:
-                walk.refuse(errors.unknown, join(path, name), name, names)
+        if self.closed:
+            self.refuse_unknown(value, path, walk)
         elif not isinstance(self._additional, AnyNode):
             others = {name: self._additional.read(inner, join(path, name), walk) for name, inner in others.items()}
         if walk.count > before:

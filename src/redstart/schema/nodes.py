@@ -322,7 +322,7 @@ class RecordNode(ContainerNode):
         before = walk.count
         kept = self.read_slots(value, path, walk)
         if self.closed and walk.count - before < walk.enough:
-            self._refuse_unknown(value, path, walk)
+            self.refuse_unknown(value, path, walk)
         if walk.count > before:
             return INVALID
         try:
@@ -330,7 +330,7 @@ class RecordNode(ContainerNode):
         except (ValueError, TypeError) as error:  # the class's own checks, in __post_init__ or a validator
             return walk.refuse(errors.refused, path, error)
 
-    def _refuse_unknown(self, value: dict[str, object], path: ValuePath, walk: Walk) -> None:
+    def refuse_unknown(self, value: dict[str, object], path: ValuePath, walk: Walk) -> None:
         names = [slot.wire for slot in self.slots]
         known = {*names, self.tag[0]} if self.tag else {*names}
         for key in value:
