@@ -1,4 +1,4 @@
-"""Docstrings of Google, NumPy and Sphinx style -> description, parameters, returns.
+"""Docstrings of Google, NumPy and Sphinx style -> description and parameters.
 
 A line parser without a grammar: what it does not recognise stays part of the description.
 Must not know: functions, types.
@@ -11,26 +11,24 @@ import msgspec
 
 
 class Docstring(msgspec.Struct):
-    """What a docstring says: `Docstring(description, params, returns)`."""
+    """What a docstring says: `Docstring(description, params)`."""
 
     description: str = ""
     params: dict[str, str] = {}
-    returns: str = ""
 
 
-PARAMS, RETURNS, OTHER = "params", "returns", "other"
-
-# Section title -> what becomes of it. Sections that a model has no use for are dropped; others are kept as text.
+# Title of a section, or name of a Sphinx field -> whether it describes parameters. The others here are dropped, because
+# a model has no use for them; what is not listed is kept as text.
 SECTIONS = {
-    **dict.fromkeys(("args", "arguments", "parameters", "params", "other parameters"), PARAMS),
-    **dict.fromkeys(("keyword args", "keyword arguments", "keyword parameters", "attributes"), PARAMS),
-    **dict.fromkeys(("returns", "return", "yields", "yield"), RETURNS),
-    **dict.fromkeys(("raises", "raise", "except", "exceptions", "warns"), OTHER),
+    **dict.fromkeys(("args", "arguments", "parameters", "params", "other parameters"), True),
+    **dict.fromkeys(("keyword args", "keyword arguments", "keyword parameters", "attributes"), True),
+    **dict.fromkeys(("returns", "return", "yields", "yield"), False),
+    **dict.fromkeys(("raises", "raise", "except", "exceptions", "warns"), False),
 }
 FIELDS = {
-    **dict.fromkeys(("param", "parameter", "arg", "argument", "key", "keyword"), PARAMS),
-    **dict.fromkeys(("returns", "return", "yields", "yield"), RETURNS),
-    **dict.fromkeys(("raises", "raise", "except", "exception", "type", "rtype", "meta"), OTHER),
+    **dict.fromkeys(("param", "parameter", "arg", "argument", "key", "keyword"), True),
+    **dict.fromkeys(("returns", "return", "yields", "yield"), False),
+    **dict.fromkeys(("raises", "raise", "except", "exception", "type", "rtype", "meta"), False),
 }
 
 # Not compiled yet: `re` does that at first use, and most docstrings need few of these.
@@ -38,7 +36,6 @@ GOOGLE_ENTRY = r"\*{0,2}(\w+)\s*(?:\([^)]*(?:\([^)]*\)[^)]*)*\))?\s*:(?:\s+(.*)|
 NUMPY_RULE = r"-{3,}$"
 NUMPY_ENTRY = r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
 FIELD = r":(\w+)(?:\s+([^:]*?))?\s*:(?:\s+(.*)|$)"
-RETURN_TYPE = r"[\w.\[\], |]+:\s+"
 
 
 def parse_docstring(text: str | None) -> Docstring:
@@ -78,11 +75,8 @@ def _numpy(lines: list[str], at: int, out: Docstring) -> int:
     while end < len(lines) and not (end + 1 < len(lines) and re.match(NUMPY_RULE, lines[end + 1].strip())):
         end += 1
     body = lines[at + 2 : end]
-    if section == PARAMS:
+    if section:
         _entries(body, NUMPY_ENTRY, out)
-    elif section == RETURNS and not out.returns:
-        deeper = [line for line in body if _indent(line) > _least(body)]
-        out.returns = _joined(deeper or body)
     return end
 
 
@@ -102,17 +96,9 @@ def _google(lines: list[str], at: int, out: Docstring) -> int:
         while end < len(lines) and lines[end].strip() and re.match(GOOGLE_ENTRY, lines[end].strip()):
             end += 1
         body = lines[at + 1 : end]
-    if section == PARAMS:
+    if section:
         _entries(body, GOOGLE_ENTRY, out)
-    elif section == RETURNS and not out.returns:
-        out.returns = re.sub(RETURN_TYPE, "", _joined(body), count=1) if _typed(body) else _joined(body)
     return end
-
-
-def _typed(body: list[str]) -> bool:
-    """Whether a Returns section begins with a type, as in `int: The sum.`"""
-    match = re.match(RETURN_TYPE, _joined(body))
-    return match is not None and len(match[0].split()) <= 4
 
 
 def _field(lines: list[str], at: int, out: Docstring) -> int:
@@ -126,21 +112,15 @@ def _field(lines: list[str], at: int, out: Docstring) -> int:
     end = at + 1
     while end < len(lines) and lines[end].strip() and _indent(lines[end]) > level:
         end += 1
-    text = _joined([match[3] or "", *lines[at + 1 : end]])
-    if kind == PARAMS and match[2]:
-        out.params[match[2].split()[-1].lstrip("*")] = text
-    elif kind == RETURNS:
-        out.returns = text
+    if kind and match[2]:
+        text = " ".join(line.strip() for line in (match[3] or "", *lines[at + 1 : end]))
+        out.params[match[2].split()[-1].lstrip("*")] = text.strip()
     return end
-
-
-def _least(body: list[str]) -> int:
-    return min((_indent(line) for line in body if line.strip()), default=0)
 
 
 def _entries(body: list[str], pattern: str, out: Docstring) -> None:
     """`name: text` or NumPy's `name : type` entries, each with its deeper-indented lines."""
-    level = _least(body)
+    level = min((_indent(line) for line in body if line.strip()), default=0)
     names: list[str] = []
     for line in body:
         match = re.match(pattern, line.strip()) if _indent(line) <= level else None
@@ -152,7 +132,3 @@ def _entries(body: list[str], pattern: str, out: Docstring) -> None:
         elif line.strip():
             for name in names:
                 out.params[name] = f"{out.params[name]} {line.strip()}".strip()
-
-
-def _joined(lines: list[str]) -> str:
-    return " ".join(line.strip() for line in lines if line.strip())

@@ -38,17 +38,14 @@ class Defs:
         """A reference to `body()`, written once for each key. Inside of its own body a key refers to itself."""
         key = _hashable(key)
         if key not in self._names:
-            self._names[key] = unique = self.free(name)
+            unique = base = re.sub(r"\W+", "_", name).strip("_") or "Type"
+            number = 2
+            while unique in self.named:
+                unique, number = f"{base}{number}", number + 1
+            self._names[key] = unique
             self.named[unique] = {}
             self.named[unique] = body()
         return {"$ref": PREFIX + self._names[key]}
-
-    def free(self, name: str) -> str:
-        base = re.sub(r"\W+", "_", name).strip("_") or "Type"
-        unused, number = base, 2
-        while unused in self.named:
-            unused, number = f"{base}{number}", number + 1
-        return unused
 
     def adopt(self, key: object, name: str, document: Schema) -> Schema:
         """A reference to a schema that another library wrote; its own `$defs` are taken over."""

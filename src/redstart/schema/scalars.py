@@ -297,7 +297,6 @@ KINDS: dict[object, Kind] = {
     str: Kind("a string", {"type": "string"}, str, 90, "string", _exactly(str)),
 }
 KINDS[decimal.Decimal] = msgspec.structs.replace(KINDS[decimal.Decimal], lax=_decimal)
-NULL = KINDS[type(None)]
 # The types of JSON, and what Python has for them.
 JSON_TYPES: dict[str, type] = {
     "string": str,
@@ -314,7 +313,7 @@ JSON_KINDS: dict[str, Kind] = {
     "integer": msgspec.structs.replace(KINDS[int], strict=_json_int),
     "number": msgspec.structs.replace(KINDS[float], strict=_exactly(int, float)),
     "boolean": KINDS[bool],
-    "null": NULL,
+    "null": KINDS[type(None)],
 }
 
 
