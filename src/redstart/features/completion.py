@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar, get_args, get_type_hints
 
@@ -93,11 +93,11 @@ class Completer:
         self._names = tuple(names)
         self.invoke = compiler.compose(self.source, injected, convert=completion)
 
-    def values(self, call: Call, typed: str, filled: Mapping[str, str]) -> Awaitable[object]:
+    async def values(self, call: Call, typed: str, filled: Mapping[str, str]) -> object:
         """What the source says; for a list, what begins with `typed`."""
         if self.known is not None:
-            return _known(self.known, typed)
-        return self.invoke(call, dict(zip(self._names, (typed, dict(filled)), strict=False)))
+            return starting_with(self.known, typed)
+        return await self.invoke(call, dict(zip(self._names, (typed, dict(filled)), strict=False)))
 
     def check(self, item: Completable) -> None:
         """Refuse a prompt or template that does not have the argument."""
@@ -190,10 +190,6 @@ def _source(label: str, value: object) -> object:
 
 
 # ---------------------------------------------------------------- values
-
-
-async def _known(values: tuple[str, ...], typed: str) -> list[str]:
-    return starting_with(values, typed)
 
 
 def starting_with(values: Iterable[str], typed: str) -> list[str]:

@@ -68,10 +68,7 @@ class Unanswered(ProtocolError):
 
     def result(self, promised: bool) -> ToolResult:
         """The result of the tool: a text for the model. It is an error only if structured output was promised."""
-        result = ToolResult(content=[Text(self.message)])
-        if promised:
-            result.is_error = True
-        return result
+        return ToolResult(content=[Text(self.message)], is_error=True if promised else None)
 
 
 class Unwind(BaseException):

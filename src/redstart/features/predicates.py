@@ -194,7 +194,8 @@ def predicate_options(
     cut = Cut(cut.limit, cut.many, logical=True, empty=empty, surely=surely)
     made = {**options, "outputs": outputs, "cut": cut}
     if mode is not None:
-        _apply_mode(fn, read_mode(mode, where), made, _arguments(fn, injected))
+        takes = [p for p in target_of(fn).resolved() if not injected(p.annotation, p.default)]
+        _apply_mode(fn, read_mode(mode, where), made, takes)
     return made
 
 
@@ -225,7 +226,3 @@ def _parameter(parameter: inspect.Parameter, way: str, kind: str, description: s
         return Parameter(parameter.name, known, description, required=True)
     default = None if parameter.default is parameter.empty else parameter.default
     return Parameter(parameter.name, known, description, default=default)
-
-
-def _arguments(fn: Function, injected: Injected) -> list[inspect.Parameter]:
-    return [p for p in target_of(fn).resolved() if not injected(p.annotation, p.default)]

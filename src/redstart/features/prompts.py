@@ -274,17 +274,16 @@ def refuse_generator(handler: Function | None, what: str) -> None:
 
 def result(value: Any) -> t.Result:
     """The result that a handler's value becomes."""
-    if isinstance(value, t.GetPromptResult):
-        made = t.GetPromptResult(description=value.description, messages=messages(value.messages), meta=value.meta)
-        return valid(made)
-    if isinstance(value, t.Result):  # a question to the client, for example
-        return value
+    if isinstance(value, t.Result) and not isinstance(value, t.GetPromptResult):
+        return value  # a question to the client, for example
     if isinstance(value, Mapping) and "messages" in value:
         value = PromptResult(value.get("description"), value["messages"])
     if _is_pair(value) and isinstance(value[1], list) and all(_has_role(item) for item in value[1]):
         value = PromptResult(*value)
-    if isinstance(value, PromptResult):
+    if isinstance(value, PromptResult | t.GetPromptResult):
         made = t.GetPromptResult(description=value.description, messages=messages(value.messages))
+        if isinstance(value, t.GetPromptResult):
+            made.meta = value.meta
         return valid(made)
     return t.GetPromptResult(messages=messages(value))
 

@@ -44,7 +44,10 @@ def compile_explicit(
     given = {p.name: kinds[p.name] for p in own if injected(kinds[p.name], p.default)}
     taken = [p for p in own if p.name not in given]
     if schema is None:
-        rows = [(p.name, p.type, p.description, p.required, _default(p)) for p in parameters or ()]
+        rows = [
+            (p.name, p.type, p.description, p.required, EMPTY if p.default is UNSET else p.default)
+            for p in parameters or ()
+        ]
         signature = Signature.from_parameters(name, rows)
         read: Read = signature.bind
         schema = signature.input_schema
@@ -59,10 +62,6 @@ def compile_explicit(
     returns = target.resolve(target.returns, "return", lenient=True)
     by_name = isinstance(parameters, OwnParameters) or not _takes_one_dict(taken, properties)
     return Explicit(schema, _binding(read, taken, properties, by_name, where), given, returns)
-
-
-def _default(parameter: Parameter) -> object:
-    return EMPTY if parameter.default is UNSET else parameter.default
 
 
 def _checking(validator: Validator) -> Read:
