@@ -1,7 +1,7 @@
 """Completion over bytes, for a client of each era."""
 
 import enum
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from typing import Annotated, Any, Literal
 
@@ -281,6 +281,10 @@ def test_what_a_user_may_not_see_does_not_complete(era: str) -> None:
     assert refused(server, era, "completion/complete", "bob", **params)["code"] == -32602
 
 
+async def endless(typed: str) -> AsyncIterator[str]:
+    yield typed
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -290,6 +294,7 @@ def test_what_a_user_may_not_see_does_not_complete(era: str) -> None:
         (lambda: ["a"], "not \\(\\)"),
         (lambda a, b, c: [], "not \\(a, b, c\\)"),
         (lambda *a: [], "by name"),
+        (endless, "return a list instead of yielding"),
     ],
 )
 def test_what_cannot_complete_fails_at_once(era: str, source: Any, words: str) -> None:

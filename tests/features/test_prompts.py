@@ -6,6 +6,7 @@ import asyncio
 import base64
 import enum
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -343,6 +344,16 @@ def test_messages_may_be_given_instead_of_a_handler(era: str) -> None:
             Server("s", prompts=[bad])
     with pytest.raises(RegistrationError, match="not closed"):
         Server("s", prompts=[Prompt("p", messages="{?a?x", arguments=[("a", "")])])
+
+
+def one_by_one() -> Iterator[str]:
+    yield "Hello"
+
+
+def test_a_generator_is_refused(era: str) -> None:
+    for thing in (Prompt(handler=one_by_one), Resource("a:b", handler=one_by_one)):
+        with pytest.raises(RegistrationError, match=r"test_prompts\.py:\d+: .* is a generator: return a list"):
+            Server("s").register(thing)
 
 
 # ---------------------------------------------------------------- failures
