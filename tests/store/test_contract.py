@@ -387,6 +387,17 @@ async def test_a_claim_takes_what_is_longest_due(place: Place) -> None:
 
 
 @looped
+async def test_a_task_that_comes_back_is_behind_those_that_wait(place: Place) -> None:
+    async with place.connected() as store:
+        for n in range(3):
+            await inserted(store, f"t{n}")
+        for n in (0, 1, 2, 0, 1):
+            (task,) = await store.task_claim(["q"], 1, LONG)
+            assert task.id == f"t{n}"
+            assert await store.task_write(task, "q", 0)
+
+
+@looped
 async def test_a_claim_that_is_not_held_ends(place: Place) -> None:
     async with place.connected() as store, place.connected() as other:
         await inserted(store, "a")

@@ -24,14 +24,14 @@ from store.engines import Engine
 from store.places import NAMES, PATIENCE, MemoryPlace, Place, ServerPlace, SqlitePlace
 
 T = TypeVar("T")
-EXAMPLES = {"memory": 200, "sqlite": 60, "redis": 25, "postgresql": 20}
+EXAMPLES = {"memory": 150, "sqlite": 60, "redis": 25, "postgresql": 20}
 HOUR = 3600.0
 IDS = st.sampled_from(["t0", "t1", "t2", "t3", "t4"])
 OWNERS = st.sampled_from(["ada", "eve", ""])
 QUEUES = st.sampled_from(["q", "r", OVERDUE])
 KEYS = st.sampled_from(["a", "b", "a/b"])
 TIMES = st.sampled_from([0.0, HOUR])
-LIMITS = st.integers(0, 4)
+LIMITS = st.sampled_from([0, 1, 2, 3, 9])
 BODIES = st.binary(max_size=20)
 FEW = st.integers(1, 3)
 
@@ -78,7 +78,7 @@ def same(real: StoredTask, expected: StoredTask) -> None:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Calls of a store. Callers keep the tasks that they have read, also when others have changed them since."""
+    """Two connections to a store, one of which listens."""
 
     def __init__(self, place: Place) -> None:
         super().__init__()
@@ -117,9 +117,19 @@ class StoreMachine(RuleBasedStateMachine):
     def store(self, data: st.DataObject) -> Store:
         return self.stores[data.draw(st.integers(0, 1), "connection")]
 
-    # ------------------------------------------------------------ tasks
 
-    @rule(data=st.data(), id=IDS, owner=OWNERS, body=BODIES, queue=QUEUES, max_owned=LIMITS, max_all=LIMITS)
+class TaskMachine(StoreMachine):
+    """Calls of a TaskStore. Callers keep the tasks that they have read, also when others have changed them since."""
+
+    @rule(
+        data=st.data(),
+        id=IDS,
+        owner=OWNERS,
+        body=BODIES,
+        queue=QUEUES,
+        max_owned=LIMITS | st.just(9),
+        max_all=LIMITS | st.just(9),
+    )
     def insert(
         self, data: st.DataObject, id: str, owner: str, body: bytes, queue: str, max_owned: int, max_all: int
     ) -> None:
@@ -135,6 +145,10 @@ class StoreMachine(RuleBasedStateMachine):
             self.model.place(kept, queue, 0.0)
             self.model.tell(id, queue)
             self.read.append(task)
+
+    @rule(data=st.data())
+    def claim_one(self, data: st.DataObject) -> None:
+        self.claim(data, ["q", "r"], 1, HOUR)
 
     @rule(data=st.data(), id=IDS, owner=OWNERS)
     def look(self, data: st.DataObject, id: str, owner: str) -> None:
@@ -162,6 +176,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.read += real
 
     @rule(data=st.data(), queues=st.lists(QUEUES, max_size=3), limit=LIMITS, hold=TIMES)
+    def claim_some(self, data: st.DataObject, queues: list[str], limit: int, hold: float) -> None:
+        self.claim(data, queues, limit, hold)
+
     def claim(self, data: st.DataObject, queues: list[str], limit: int, hold: float) -> None:
         due = [kept for kept in self.model.tasks.values() if kept.queue in queues and kept.due is not None]
         due.sort(key=lambda kept: kept.due or 0)
@@ -232,7 +249,9 @@ class StoreMachine(RuleBasedStateMachine):
             del self.model.tasks[task.id]
             self.read = [other for other in self.read if other.id != task.id]  # its versions begin again
 
-    # ------------------------------------------------------------ shared state
+
+class StateMachine(StoreMachine):
+    """Calls of a SharedState."""
 
     @rule(data=st.data(), key=KEYS, value=BODIES, ttl=st.sampled_from([None, HOUR]), nx=st.booleans())
     def put(self, data: st.DataObject, key: str, value: bytes, ttl: float | None, nx: bool) -> None:
@@ -290,7 +309,10 @@ class StoreMachine(RuleBasedStateMachine):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", NAMES)
-def test_an_engine_does_what_the_model_does(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+@pytest.mark.parametrize("machine", [TaskMachine, StateMachine])
+def test_an_engine_does_what_the_model_does(
+    machine: type[StoreMachine], name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     numbers = count()
     new_place: Callable[[], Place]
     if name == "memory":
@@ -301,7 +323,7 @@ def test_an_engine_does_what_the_model_does(name: str, request: pytest.FixtureRe
         engine: Engine = request.getfixturevalue(name)
         new_place = lambda: ServerPlace(name, engine)  # noqa: E731
     run_state_machine_as_test(
-        lambda: StoreMachine(new_place()),  # type: ignore[arg-type]
+        lambda: machine(new_place()),  # type: ignore[arg-type]
         settings=settings(
             max_examples=EXAMPLES[name],
             stateful_step_count=30,
