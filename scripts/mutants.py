@@ -67,7 +67,25 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/transports/test_sessions.py",
         "tests/transports/test_stream.py",
     ),
-    "transports/stdio.py": ("tests/transports/test_stdio.py", "tests/transports/test_garbage.py"),
+    "transports/stdio.py": (
+        "tests/server/test_running.py",
+        "tests/transports/test_stdio.py",
+        "tests/transports/test_garbage.py",
+        "tests/cli/test_run.py",
+    ),
+    "transports/pipe.py": ("tests/transports/test_pipe.py", "tests/server/test_running.py"),
+    "transports/loop.py": ("tests/server/test_running.py", "tests/transports/test_serve.py"),
+    "transports/serve.py": (
+        "tests/transports/test_serve.py",
+        "tests/transports/test_stop_while_asking.py",
+        "tests/server/test_running.py",
+    ),
+    "transports/signals.py": ("tests/transports/test_signals.py", "tests/transports/test_hosted.py"),
+    "transports/memory.py": (
+        "tests/server/test_settings.py",
+        "tests/client/test_memory.py",
+        "tests/features/test_subscriptions.py",
+    ),
     "transports/guard.py": (
         "tests/transports/test_guard.py",
         "tests/transports/test_http.py",

@@ -1,0 +1,251 @@
+"""What goes out on a pipe: when it is written, what happens while nobody reads, and what stays when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import Iterator, Sized
+from contextlib import contextmanager
+
+import pytest
+
+from redstart.transports.pipe import HIGH_WATER, KEPT, PipeWriter, Stderr
+from support import run
+
+LARGE = b"x" * (1 << 18)
+"""More than a pipe holds."""
+
+
+class Reader:
+    """What a writer pauses."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def pause_reading(self) -> None:
+        self.calls.append("pause")
+
+    def resume_reading(self) -> None:
+        self.calls.append("resume")
+
+
+class Pipe:
+    """A pipe, our writer at one end of it and the client at the other."""
+
+    def __init__(self, calls: Sized = ()) -> None:
+        self.end, fd = os.pipe()
+        self.fd = fd
+        os.set_blocking(self.end, False)
+        self.writer = PipeWriter(fd, asyncio.get_running_loop(), lambda data: data + b"\n", calls)
+        self.writer.reader = self.reader = Reader()
+
+    def read(self) -> bytes:
+        """What is there now."""
+        try:
+            return os.read(self.end, 1 << 20)
+        except BlockingIOError:
+            return b""
+
+    async def read_all(self, size: int) -> bytes:
+        """So many bytes, as they come."""
+        data = b""
+        while len(data) < size:
+            data += self.read()
+            await asyncio.sleep(0)
+        return data
+
+
+@contextmanager
+def pipe(calls: Sized = ()) -> Iterator[Pipe]:
+    made = Pipe(calls)
+    try:
+        yield made
+    finally:
+        made.writer.close()
+        os.close(made.end)
+
+
+def test_a_message_leaves_at_once_where_nobody_else_is_about_to_answer() -> None:
+    async def test() -> None:
+        with pipe() as p:
+            p.writer.send(b"one")
+            assert p.read() == b"one\n"
+            assert p.reader.calls == []
+
+    run(test())
+
+
+def test_the_answers_of_one_turn_leave_together() -> None:
+    async def test() -> None:
+        with pipe(calls=["another"]) as p:
+            p.writer.send(b"one")
+            p.writer.send(b"two")
+            assert p.read() == b""
+            p.writer.release()  # the write that is due takes all
+            assert p.read() == b""
+            await asyncio.sleep(0)
+            assert p.read() == b"one\ntwo\n"
+            p.writer.send(b"three")
+            await asyncio.sleep(0)
+            assert p.read() == b"three\n"
+
+    run(test())
+
+
+def test_what_is_held_leaves_when_it_is_released() -> None:
+    async def test() -> None:
+        with pipe() as p:
+            p.writer.held = True
+            p.writer.send(b"one")
+            p.writer.send(b"two")
+            assert p.read() == b""
+            p.writer.release()
+            assert p.read() == b"one\ntwo\n"
+            p.writer.send(b"three")
+            assert p.read() == b"three\n"
+
+    run(test())
+
+
+def test_a_client_that_does_not_read_is_not_read_either_until_it_has_caught_up() -> None:
+    async def test() -> None:
+        with pipe() as p:
+            sent = 0
+            while not p.reader.calls:
+                p.writer.send(LARGE)
+                sent += len(LARGE) + 1
+            assert HIGH_WATER < sent <= HIGH_WATER + 2 * len(LARGE)
+            p.writer.send(LARGE)
+            p.writer.release()
+            sent += len(LARGE) + 1
+            assert p.reader.calls == ["pause"]
+            waiting = asyncio.create_task(p.writer.drain())
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert not waiting.done()
+            assert await p.read_all(sent) == (LARGE + b"\n") * (sent // (len(LARGE) + 1))
+            await waiting
+            assert p.reader.calls == ["pause", "resume"]
+            p.writer.send(b"next")
+            assert p.read() == b"next\n"
+            await p.writer.drain()  # there is nothing to wait for
+
+    run(test())
+
+
+def test_what_waited_before_does_not_count_again() -> None:
+    async def test() -> None:
+        with pipe() as p:
+            for _ in range(8):
+                p.writer.send(LARGE)
+                p.writer.send(LARGE)
+                await p.read_all(2 * len(LARGE) + 2)
+                await p.writer.drain()
+            assert p.reader.calls == []
+
+    run(test())
+
+
+def test_a_client_that_has_gone_holds_nobody() -> None:
+    async def test() -> None:
+        with pipe() as p:
+            while not p.reader.calls:
+                p.writer.send(LARGE)
+            waiting = asyncio.create_task(p.writer.drain())
+            await asyncio.sleep(0)
+            os.close(p.end)
+            await waiting
+            assert p.writer.broken
+            assert p.writer.rest == b""
+            assert p.reader.calls == ["pause", "resume"]
+            p.writer.send(b"nobody hears this")
+            await p.writer.flushed(within=10)
+            p.end = os.open(os.devnull, os.O_RDONLY)
+
+    run(test())
+
+
+def test_the_end_waits_so_long_for_a_client_and_no_longer() -> None:
+    async def test() -> None:
+        with pipe(calls=["another"]) as p:
+            p.writer.send(b"one")
+            await p.writer.flushed(within=10)
+            assert p.read() == b"one\n"
+            p.writer.send(LARGE)
+            await p.writer.flushed(within=0.01)
+            data = await p.read_all(len(LARGE) + 1)
+            assert data == LARGE + b"\n"
+
+    run(test())
+
+
+def test_a_shared_pipe_blocks_again_and_is_closed() -> None:
+    async def test() -> None:
+        with pipe() as p:
+            shared = os.dup(p.fd)
+            assert not os.get_blocking(shared)
+            p.writer.close()
+            assert os.get_blocking(shared)
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.fstat(p.fd)
+            os.close(shared)
+            p.writer = PipeWriter(io.BytesIO(), asyncio.get_running_loop(), bytes, ())
+
+    run(test())
+
+
+# ---------------------------------------------------------------- stderr
+
+
+@contextmanager
+def stderr() -> Iterator[tuple[Stderr, int, io.TextIOWrapper]]:
+    end, fd = os.pipe()
+    os.set_blocking(fd, False)
+    os.set_blocking(end, False)
+    file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    try:
+        yield Stderr(file, fd), end, file
+    finally:
+        os.close(end)
+
+
+def test_lines_on_stderr_leave_at_once_and_later_go_to_the_file() -> None:
+    with stderr() as (err, end, file):
+        assert err.write("héllo\n") == 6
+        err.writelines(["a\n", "b\n"])
+        assert os.read(end, 100) == "héllo\na\nb\n".encode()
+        assert err.encoding == "utf-8"
+        err.end()
+        assert err.write("late\n") == 5
+        file.flush()
+        assert file.buffer.getvalue() == b"late\n"  # type: ignore[attr-defined]
+
+
+def test_stderr_that_nobody_reads_is_kept_up_to_a_limit_and_the_rest_is_counted() -> None:
+    line = "x" * 999 + "\n"
+    with stderr() as (err, end, _):
+        for _ in range(300):
+            err.write(line)
+        data = b""
+        while True:
+            try:
+                data += os.read(end, 1 << 20)
+            except BlockingIOError:
+                break
+            err.flush()
+        lines = data.decode().splitlines(keepends=True)
+        assert set(lines[:-1]) == {line}
+        lost = 300 - len(lines[:-1])
+        assert lines[-1] == f"redstart: nobody has read stderr, so {lost} messages were left out\n"
+        assert KEPT < len(data) < KEPT + (1 << 16) + 2000
+        err.write("again\n")
+        assert os.read(end, 100) == b"again\n"
+
+
+def test_stderr_whose_reader_has_gone_is_no_error() -> None:
+    with stderr() as (err, _, _):
+        for _ in range(100):
+            err.write("x" * 1000)
+    assert err.write("nobody reads this\n") == 18
+    err.end()
