@@ -249,6 +249,10 @@ class Line(AsgiRequest, eq=False, kw_only=True):
 
     client: Client
     takes: bool = True
+    held: int = 0
+
+    def hold(self, size: int) -> None:
+        self.held += size
 
     def write(self, data: bytes) -> bool:
         if self.takes:
@@ -294,5 +298,24 @@ def test_only_what_waits_now_counts_against_a_client() -> None:
         assert not writer.shed
         writer.close()
         await writer.finished()
+
+    run(test())
+
+
+def test_a_connection_is_told_how_much_waits_for_a_client_that_is_behind() -> None:
+    async def test() -> None:
+        client = Client()
+        line = Line({"method": "GET"}, {}, Limits(), _receive=client.receive, _send=client.send, client=client)
+        writer = Writer(line, [])
+        writer.push(b"abc")  # is sent with the head
+        await turn()
+        assert line.held == 0
+        writer.push(b"de")
+        writer.push(b"f")
+        assert line.held == 3
+        client.reads.set()
+        writer.close()
+        await writer.finished()
+        assert client.body == b"abcdef"
 
     run(test())
