@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from redstart import Context, Server
+from redstart.transports import connection
 from redstart.transports.connection import Connection
 from support import MODERN, free_port, message, modern, run
 from transports.test_serve import HEAD, PING, POST, SIZE
@@ -193,6 +194,38 @@ def test_requests(what: str) -> None:
             good.writer.write(WHOLE)
             assert (await good.response())[0] == 200
             good.writer.close()
+
+    run(test())
+
+
+def test_only_some_small_heads_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MAX_HEADS_IN_ALL", connection.MAX_HEADS + 2)
+    heads = [POST + b"X-N: %d\r\n" % n for n in range(connection.MAX_HEADS)]
+
+    async def test() -> None:
+        async with served() as stage:
+            first, second = await stage.connect(), await stage.connect()
+            for peer in (first, second, second):
+                for head in heads:
+                    peer.writer.write(head + SIZE + b"\r\n" + PING)
+                    assert (await peer.response())[0] == 200
+            assert Connection.heads_in_all == connection.MAX_HEADS + 2
+            for packet in (
+                POST + b"X: " + b"x" * 3000 + b"\r\n" + SIZE + b"\r\n" + PING,
+                CHUNKED + chunk(PING) + b"0\r\n\r\n",
+                b"GET /look HTTP/1.1\r\n" + HEAD + b"\r\n",
+            ):
+                for _ in range(2):
+                    first.writer.write(packet)
+                    assert (await first.response())[0] == 200
+            first.writer.write(WHOLE * 2)
+            assert [(await first.response())[0] for _ in range(2)] == [200, 200]
+            assert Connection.heads_in_all == connection.MAX_HEADS + 2
+            first.writer.write(WHOLE)  # one more than a connection has: it begins anew
+            assert (await first.response())[0] == 200
+            assert Connection.heads_in_all == 3
+            first.writer.close()
+            second.writer.close()
 
     run(test())
 

@@ -230,15 +230,14 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
 
     def _remember(self, head: Head) -> None:
         """Keep the head: clients send the same one again and again, and on this connection it is not parsed again."""
-        packet, length = self._packet, head.length
-        whole = head.headers.get(b"content-length") == b"%d" % length and b"transfer-encoding" not in head.headers
-        small = len(packet) - length <= MAX_KNOWN
-        if packet and small and whole and packet.find(b"\r\n\r\n") + 4 + length == len(packet) and length:
+        packet, size = self._packet, len(self._packet) - head.length
+        # Where the packet is the head and the bytes of the body, the head has said how many these are.
+        if head.length and size <= MAX_KNOWN and packet.find(b"\r\n\r\n") + 4 == size:
             if len(self._heads) >= MAX_HEADS:
                 self._forget_heads()
             if Connection.heads_in_all < MAX_HEADS_IN_ALL:
                 Connection.heads_in_all += 1
-                self._heads[packet[:-length]] = head
+                self._heads[packet[:size]] = head
         self._packet = b""
 
     def _forget_heads(self) -> None:
