@@ -297,6 +297,24 @@ def test_a_client_that_hangs_up_cancels_its_modern_call() -> None:
     run(test())
 
 
+def test_a_connection_without_requests_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "idle", 0.1)
+
+    async def test() -> None:
+        async with served() as stage:
+            slow, peer = await stage.connect(), await stage.connect()
+            slow.writer.write(named(1, "wait"))
+            peer.writer.write(WHOLE)
+            assert (await peer.response())[0] == 200
+            assert await peer.reader.read() == b""
+            stage.go.set()  # while a call runs, its connection is not idle
+            assert (await slow.response())[0] == 200
+            slow.writer.close()
+            peer.writer.close()
+
+    run(test())
+
+
 @pytest.mark.parametrize("start", [b"", b"P", POST, POST + SIZE + b"\r\n{", WHOLE + b"P"], ids=str)
 def test_a_request_that_is_not_complete_in_time(start: bytes) -> None:
     async def test() -> None:
