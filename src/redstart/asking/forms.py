@@ -196,7 +196,9 @@ def form_question(call: Call, message: str, schema: object, key: str | None = No
     if type(modes) is not dict or type(modes.get("form") if modes else modes) is not dict:
         check_client(call, [FormQuestion.need], message)  # nearly every client declares {} or {"form": {}}
     titled = call.dialect.titled_choices
-    constant = type(schema) is type and len(message) <= SAID_CHARS  # the usual case
+    kind: Any = type(schema)
+    by_identity = kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__  # a metaclass may say otherwise
+    constant = isinstance(schema, type) and by_identity and len(message) <= SAID_CHARS  # the usual case
     form, params, digest = (_kept if constant else _elicitation)(message, schema, titled)
     return FormQuestion(message, key, params, digest, form=form, titled=titled)
 
