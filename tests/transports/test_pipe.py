@@ -134,6 +134,30 @@ def test_a_client_that_does_not_read_is_not_read_either_until_it_has_caught_up()
     run(test())
 
 
+def test_a_client_may_fall_behind_again() -> None:
+    async def test() -> None:
+        with pipe() as p:
+            for times in (1, 2):
+                sent = 0
+                while len(p.reader.calls) < 2 * times - 1:
+                    p.writer.send(LARGE)
+                    sent += len(LARGE) + 1
+                waiting = asyncio.create_task(p.writer.drain())
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                assert not waiting.done()
+                await p.read_all(sent)
+                await waiting
+                assert p.reader.calls == ["pause", "resume"] * times
+            p.writer.held = True
+            p.writer.send(b"held")  # what told us that the client reads again is not asked any more
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert p.read() == b""
+
+    run(test())
+
+
 def test_what_waited_before_does_not_count_again() -> None:
     async def test() -> None:
         with pipe() as p:
@@ -174,8 +198,12 @@ def test_the_end_waits_so_long_for_a_client_and_no_longer() -> None:
             assert p.read() == b"one\n"
             p.writer.send(LARGE)
             await p.writer.flushed(within=0.01)
-            data = await p.read_all(len(LARGE) + 1)
-            assert data == LARGE + b"\n"
+            ending = asyncio.create_task(p.writer.flushed(within=10))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert not ending.done()
+            assert await p.read_all(len(LARGE) + 1) == LARGE + b"\n"
+            await ending
 
     run(test())
 
@@ -189,6 +217,10 @@ def test_a_shared_pipe_blocks_again_and_is_closed() -> None:
             assert os.get_blocking(shared)
             with pytest.raises(OSError, match="Bad file descriptor"):
                 os.fstat(p.fd)
+            os.dup2(shared, p.fd)  # the number may be another file's now
+            p.writer.send(b"late")
+            assert p.read() == b""
+            os.close(p.fd)
             os.close(shared)
             p.writer = PipeWriter(io.BytesIO(), asyncio.get_running_loop(), bytes, ())
 
@@ -241,6 +273,37 @@ def test_stderr_that_nobody_reads_is_kept_up_to_a_limit_and_the_rest_is_counted(
         assert KEPT < len(data) < KEPT + (1 << 16) + 2000
         err.write("again\n")
         assert os.read(end, 100) == b"again\n"
+
+
+def _unread(err: Stderr, end: int) -> bytes:
+    """Write until some is kept, then read what the pipe holds."""
+    for _ in range(80):
+        err.write("x" * 1000)
+    return os.read(end, 1 << 20)
+
+
+def test_the_next_line_brings_what_was_kept() -> None:
+    with stderr() as (err, end, _):
+        data = _unread(err, end)
+        err.write("next\n")
+        data += os.read(end, 1 << 20)
+        assert data == b"x" * 80_000 + b"next\n"
+
+
+def test_more_than_the_limit_is_no_reason_to_be_silent_for_ever() -> None:
+    with stderr() as (err, end, _):
+        for _ in range(300):
+            err.write("x" * 1000)
+        os.read(end, 1 << 20)
+        err.write("next\n")
+        assert os.read(end, 1 << 20).endswith(b"messages were left out\nnext\n")
+
+
+def test_what_was_kept_leaves_at_the_end() -> None:
+    with stderr() as (err, end, _):
+        data = _unread(err, end)
+        err.end()
+        assert data + os.read(end, 1 << 20) == b"x" * 80_000
 
 
 def test_stderr_whose_reader_has_gone_is_no_error() -> None:

@@ -79,7 +79,7 @@ class PipeWriter:
             self._flush()
 
     async def drain(self) -> None:
-        if self._blocked and not self.broken:
+        if self._blocked:
             if self._drained is None:
                 self._drained = asyncio.Event()
             await self._drained.wait()
