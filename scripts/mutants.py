@@ -82,6 +82,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "transports/signals.py": ("tests/transports/test_signals.py", "tests/transports/test_hosted.py"),
     "transports/memory.py": (
+        "tests/transports/test_memory.py",
         "tests/server/test_settings.py",
         "tests/client/test_memory.py",
         "tests/features/test_subscriptions.py",

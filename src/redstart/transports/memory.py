@@ -88,6 +88,7 @@ class MemoryPeer:
     async def close(self) -> None:
         """The client has gone."""
         self.channel.on_message = None
+        self._waiting.clear()  # what it sent before the server had started is not begun any more
         if self._starting is not None:
             await self._starting
         self._runtime.hub.leave(self)
