@@ -66,16 +66,16 @@ UPWARDS: set[tuple[str, str]] = {
 # Code lines per package, without blanks, comments and docstrings. A package that outgrows its number asks for a reason:
 # write it beside the new one.
 BUDGET: dict[str, int] = {
-    "": 365,  # with reaper.py, the process that outlives a server; imports that pause the garbage collector
+    "": 356,  # with reaper.py, the process that outlives a server; imports that pause the garbage collector
     "wire": 455,  # the check of the shapes that applications make, and the shapes of tasks
     "schema": 3215,  # one type engine for all; the kinds of functions, their annotations, and the names around them
     "protocol": 1185,  # the walk over x-mcp-header annotations, for the server and the client
     "store": 1310,  # four engines behind one contract, two of which may be away; with tasks/ at most 2,200
-    "features": 3010,  # a declared thing and its compiled form are two
+    "features": 2978,  # a declared thing and its compiled form are two
     "execution": 1148,  # with visible=, which needs the contexts; the Runner of calls is apart from what compiles them
     "asking": 1990,  # what a task records of its dialogue
     "tasks": 1050,
-    "adopt": 740,
+    "adopt": 738,
     "server": 1475,  # what a task can do in its context; who runs tasks
     "transports": 2650,
     "auth": 0,  # not built yet
