@@ -99,13 +99,13 @@ class ServedDirectory:
         if known is not self._files or not known:
             self._forget()
         importlib.invalidate_caches()
-        found = {}
+        loaded = {}
         for path, stamp in files.items():
             old = known.get(path)
-            found[path] = old if old is not None and old.stamp == stamp else self._load(path, stamp)
+            loaded[path] = old if old is not None and old.stamp == stamp else self._load(path, stamp)
         for path in self._files.keys() - files.keys():
             sys.modules.pop(self._name(path), None)
-        return found
+        return loaded
 
     def _look(self) -> tuple[dict[Path, Stamp], dict[Path, Stamp]]:
         """The files that are to be served, in order, and those that only help them."""

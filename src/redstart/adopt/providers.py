@@ -104,13 +104,13 @@ def is_provider(thing: object) -> bool:
 
 def _lists(thing: object, name: str) -> bool:
     """Whether `thing.name()` can be called without arguments; `resources(kind)` of some library is something else."""
-    found = inspect.getattr_static(thing, name, None)
-    if isinstance(found, staticmethod | classmethod):
-        found = found.__func__
-    if not inspect.isfunction(found):
+    method = inspect.getattr_static(thing, name, None)
+    if isinstance(method, staticmethod | classmethod):
+        method = method.__func__
+    if not inspect.isfunction(method):
         return False
     own = 0 if inspect.ismodule(thing) or isinstance(inspect.getattr_static(thing, name), staticmethod) else 1
-    parameters = list(inspect.signature(found).parameters.values())[own:]
+    parameters = list(inspect.signature(method).parameters.values())[own:]
     return all(p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
 
 
@@ -143,21 +143,21 @@ class Source:
         """What a method of the provider lists; None where it has no such method."""
         if not _lists(self.provider, name):
             return None
-        found = getattr(self.provider, name)()
-        if inspect.iscoroutine(found):
-            found.close()
+        returned = getattr(self.provider, name)()
+        if inspect.iscoroutine(returned):
+            returned.close()
             raise RegistrationError(f"{self._place(name)}: {name}() is asked once, at registration: write `def`")
-        if found is None:  # inherited from the Protocol
+        if returned is None:  # inherited from the Protocol
             return None
-        if isinstance(found, str | bytes) or not isinstance(found, Iterable):
-            raise RegistrationError(f"{self._place(name)}: {name}() returns a list, not {found!r:.100}")
-        return list(found)
+        if isinstance(returned, str | bytes) or not isinstance(returned, Iterable):
+            raise RegistrationError(f"{self._place(name)}: {name}() returns a list, not {returned!r:.100}")
+        return list(returned)
 
     def _listed(self, kind: str) -> list[object]:
-        found = self._returned(kind) or []
+        listed = self._returned(kind) or []
         if kind == "tools" or self.declared is None or kind in self.declared:
-            return found
-        if found:
+            return listed
+        if listed:
             log.warning("%s has %s(), but its capabilities() do not name %s: it is not served", self.name, kind, kind)
         return []
 
@@ -298,13 +298,13 @@ def _reader(read: Function) -> Function:
     """`resource_read(uri, arguments)`, or `resource_read(uri)`, as a handler. NotImplemented means not found."""
     alone = len(inspect.signature(read).parameters) == 1
 
-    def found(value: object) -> object:
+    def or_none(value: object) -> object:
         return None if value is NotImplemented else value
 
     if is_async(read):
 
         async def later(uri: str, arguments: dict[str, object]) -> object:
-            return found(await (read(uri) if alone else read(uri, arguments)))
+            return or_none(await (read(uri) if alone else read(uri, arguments)))
 
         return later
-    return lambda uri, arguments: found(read(uri) if alone else read(uri, arguments))
+    return lambda uri, arguments: or_none(read(uri) if alone else read(uri, arguments))

@@ -160,8 +160,8 @@ class Completions:
             return t.CompleteResult(completion=t.Completion([], 0, False))
         work = completer.values(call, params.argument.value, filled)
         what = f"The completion source {completer.name} of {item.key}, argument {argument},"
-        found = await self._errors.outcome(work, completion, what)
-        return t.CompleteResult(completion=found)
+        made = await self._errors.outcome(work, completion, what)
+        return t.CompleteResult(completion=made)
 
     def _item(self, call: Call, ref: t.CompletionReference) -> Completable:
         if ref.type == "ref/prompt" and ref.name is not UNSET:
@@ -199,15 +199,15 @@ def starting_with(values: Iterable[str], typed: str) -> list[str]:
     return [v for v in values if v.startswith(typed)] or [v for v in values if v.casefold().startswith(folded)]
 
 
-def completion(found: object) -> t.Completion:
+def completion(returned: object) -> t.Completion:
     """What a source returned, cut to what a result may carry."""
-    if isinstance(found, t.Completion):
-        more = len(found.values) > LIMIT or found.has_more
-        return t.Completion([_text(v) for v in found.values[:LIMIT]], found.total, more)
-    if found is None or isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
-        raise Unencodable(f"a {type(found).__name__} instead of a list of strings")
-    endless = isinstance(found, Iterator)  # or it may be
-    values = list(islice(found, LIMIT + 1)) if endless else list(found)
+    if isinstance(returned, t.Completion):
+        more = len(returned.values) > LIMIT or returned.has_more
+        return t.Completion([_text(v) for v in returned.values[:LIMIT]], returned.total, more)
+    if returned is None or isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
+        raise Unencodable(f"a {type(returned).__name__} instead of a list of strings")
+    endless = isinstance(returned, Iterator)  # or it may be
+    values = list(islice(returned, LIMIT + 1)) if endless else list(returned)
     more = len(values) > LIMIT
     return t.Completion([_text(v) for v in values[:LIMIT]], None if endless and more else len(values), more)
 
@@ -244,7 +244,8 @@ def find_mark(annotation: object, kind: type[M]) -> M | type[M] | None:
     for item in getattr(annotation, "__metadata__", ()):
         if item is kind or isinstance(item, kind):
             return item
-    return next((found for a in get_args(annotation) if (found := find_mark(a, kind)) is not None), None)
+    inner = (find_mark(part, kind) for part in get_args(annotation))
+    return next((mark for mark in inner if mark is not None), None)
 
 
 def _refuse_inside(annotation: object, where: str, seen: set[int]) -> None:
@@ -270,5 +271,5 @@ def _refuse_inside(annotation: object, where: str, seen: set[int]) -> None:
 def choices(schema: Mapping[str, Any]) -> list[str] | None:
     """The values of an Enum or a Literal as strings, read from its schema."""
     values = [value for sub in (schema, *schema.get("anyOf", ())) for value in sub.get("enum", ())]
-    found = [value if isinstance(value, str) else str(value) for value in values if value is not None]
-    return found or None
+    texts = [value if isinstance(value, str) else str(value) for value in values if value is not None]
+    return texts or None

@@ -237,11 +237,11 @@ def _data(root: str, parts: Sequence[str], limit: int) -> bytes | None:
     """The bytes of a regular file, None if they are too many."""
     fd = open_below(root, parts) if STEPWISE else open_resolved(root, parts)
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError("not a regular file")
         chunks: list[bytes] = []
-        left = limit + 1 if found.st_size <= limit else 0  # one more than allowed, because a file may grow
+        left = limit + 1 if status.st_size <= limit else 0  # one more than allowed, because a file may grow
         while left > 0 and (chunk := os.read(fd, min(left, 1 << 20))):
             chunks.append(chunk)
             left -= len(chunk)

@@ -95,12 +95,12 @@ OPEN_CAPABILITIES: Final = ("tasks.", "extensions.", "experimental.")
 
 def needs(label: str, value: object) -> tuple[str, ...]:
     """Names of capabilities. With an unknown name every call would be refused, and the client would be blamed."""
-    found = names(label, value)
-    for need in found:
+    needed = names(label, value)
+    for need in needed:
         if need not in CAPABILITIES and not need.startswith(OPEN_CAPABILITIES):
             words = f"{label}: {need!r} is not a capability of a client; these are: {', '.join(CAPABILITIES)}"
             raise TypeError(words + did_you_mean(need, CAPABILITIES))
-    return found
+    return needed
 
 
 def icons(label: str, value: object) -> list[t.Icon]:
@@ -111,11 +111,11 @@ def icons(label: str, value: object) -> list[t.Icon]:
 
 
 def tool_annotations(label: str, value: object) -> dict[str, object]:
-    found = {name: one for name, one in json_object(label, value).items() if one is not None}
+    annotations = {name: one for name, one in json_object(label, value).items() if one is not None}
     for name in ANNOTATIONS:
-        if name in found:
-            (text if name == "title" else flag)(f"{label}: {name}", found[name])
-    return found
+        if name in annotations:
+            (text if name == "title" else flag)(f"{label}: {name}", annotations[name])
+    return annotations
 
 
 def resource_annotations(label: str, value: object) -> t.Annotations:
@@ -145,8 +145,8 @@ def cache_rule(label: str, value: object) -> Cache:
 
 
 def parameters(label: str, value: object) -> list[Parameter]:
-    found = instances(label, value, Parameter, "Parameter")
-    return value if isinstance(value, list) else found  # it may be a subclass of list
+    listed = instances(label, value, Parameter, "Parameter")
+    return value if isinstance(value, list) else listed  # it may be a subclass of list
 
 
 def arguments(label: str, value: object) -> list[t.PromptArgument]:

@@ -135,18 +135,18 @@ class Mode(Struct, frozen=True):
 
 def read_mode(text: str, where: str) -> Mode:
     """`fact(+integer, -integer)` in parts."""
-    found = _MODE.fullmatch(text)
-    if found is None:
+    match = _MODE.fullmatch(text)
+    if match is None:
         raise RegistrationError(f"{where}: {text!r} is not a mode; write it as fact(+integer, -integer)")
     arguments = []
-    for part in _split(found[2] or ""):
+    for part in _split(match[2] or ""):
         argument = _ARGUMENT.fullmatch(part.strip())
         if argument is None:
             raise RegistrationError(
                 f"{where}: {part.strip()!r} in the mode is not an argument; write +type, -type or ?type"
             )
         arguments.append((argument[1], argument[2] or "term"))
-    return Mode(found[1], tuple(arguments))
+    return Mode(match[1], tuple(arguments))
 
 
 def _split(text: str) -> list[str]:

@@ -215,10 +215,10 @@ class Resources:
         return await self.errors.outcome(resource.invoke(call, arguments), finish, f"The resource {resource.key}")
 
     def _result(self, call: Call, resource: CompiledResource, uri: str, value: object) -> t.ReadResourceResult:
-        found = contents(value, uri, resource.declared.mime_type)
-        if not found:
+        parts = contents(value, uri, resource.declared.mime_type)
+        if not parts:
             raise self.not_found(call, uri)
-        made = t.ReadResourceResult(contents=found)
+        made = t.ReadResourceResult(contents=parts)
         if isinstance(value, t.ReadResourceResult):
             made.meta = value.meta
         if call.dialect.modern:

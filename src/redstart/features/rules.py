@@ -226,10 +226,10 @@ def texts(label: str, value: object) -> tuple[str, ...]:
     """Several texts. One text would be taken as a list of its letters."""
     if isinstance(value, str):
         wrong(label, "a list of texts", value, f'; write ["{value}"]')
-    found = tuple(value) if isinstance(value, Iterable) else ()
-    if not isinstance(value, Iterable) or not all(isinstance(one, str) for one in found):
+    listed = tuple(value) if isinstance(value, Iterable) else ()
+    if not isinstance(value, Iterable) or not all(isinstance(one, str) for one in listed):
         wrong(label, "a list of texts", value)
-    return found
+    return listed
 
 
 def names(label: str, value: object) -> tuple[str, ...]:
@@ -245,12 +245,12 @@ def mapping(label: str, value: object) -> Mapping[str, Any]:
 
 def json_object(label: str, value: object) -> dict[str, object]:
     """A dict that can be sent."""
-    found = dict(mapping(label, value))
+    copied = dict(mapping(label, value))
     try:
-        encode(found)
+        encode(copied)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{label} must be JSON data: {error}") from None
-    return found
+    return copied
 
 
 def function(label: str, value: object) -> Callable[..., object]:
