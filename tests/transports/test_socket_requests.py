@@ -93,6 +93,10 @@ class Stage:
             stage.seen.append((request.path, str(sorted(request.query.items()))))
             return "looked"
 
+        @self.server.route("/echo", methods=["POST"])
+        async def echo(request: Any) -> bytes:
+            return bytes(request.body)
+
     async def connect(self) -> Peer:
         while True:
             try:
@@ -293,6 +297,23 @@ def test_a_client_that_hangs_up_cancels_its_modern_call() -> None:
             await stage.began.wait()
             peer.writer.close()
             await stage.ended.wait()
+
+    run(test())
+
+
+def test_a_body_is_not_read_as_a_head() -> None:
+    body = b"one\r\nUpgrade: two\r\n\r\nthree"
+    head = b"POST /echo HTTP/1.1\r\n" + HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)
+
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(head)
+            assert (await peer.response())[0] == 100
+            peer.writer.write(body)
+            status, _, answer = await peer.response()
+            assert (status, answer) == (200, body)
+            peer.writer.close()
 
     run(test())
 
