@@ -107,12 +107,13 @@ class Engine:
 class Redis(Engine):
     scheme = "redis"
 
-    def __init__(self, fsync: str = "always", server: str = "") -> None:
+    def __init__(self, fsync: str = "always", *options: str) -> None:
         super().__init__()
-        self._server = server or program("redis-server")
+        self._server = program("redis-server")
         self._options = ["--appendonly", "no" if fsync == "off" else "yes", "--save", ""]
         if fsync != "off":
             self._options += ["--appendfsync", fsync]
+        self._options += options
 
     def command(self) -> list[str]:
         where = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.directory)]

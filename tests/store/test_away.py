@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from traceback import format_exception
 
 import pytest
 
 from redstart.store.open import Store, open_store
+from redstart.store.remote import split_namespace
 from redstart.store.shared import StoreAway
 from redstart.store.tasks import StoredTask, topic_of
 from store.engines import Engine, running
@@ -190,3 +192,24 @@ def test_the_error_names_no_host_and_no_password() -> None:
 def test_a_namespace_is_a_name(name: str, namespace: str) -> None:
     with pytest.raises(ValueError, match="the namespace of a store"):
         open_store(f"{name}://user:s3cret@127.0.0.1/0?namespace={namespace}")
+
+
+@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("password", ["s3cr/et", "s3cr:et/", "s3cr]et[", "s3cr#et"])
+def test_a_password_that_is_not_quoted_is_not_shown(name: str, password: str) -> None:
+    with pytest.raises(ValueError, match="does not have a valid URL") as raised:
+        open_store(f"{name}://user:{password}@host/0")
+    assert "s3cr" not in "".join(format_exception(raised.value))
+
+
+@pytest.mark.parametrize(
+    ("url", "rest"),
+    [
+        ("redis://h", "redis://h"),
+        ("redis://h:1/2?namespace=x", "redis://h:1/2"),
+        ("postgresql:///db?host=%2Ftmp&namespace=x&a=b%20c", "postgresql:///db?host=%2Ftmp&a=b%20c"),
+        ("postgresql://u@h1:1,h2:2/db?namespace=x", "postgresql://u@h1:1,h2:2/db"),
+    ],
+)
+def test_an_engine_gets_the_url_without_the_namespace(url: str, rest: str) -> None:
+    assert split_namespace(url) == (rest, "x" if "namespace" in url else "redstart")

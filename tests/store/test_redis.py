@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from redstart.store.redis import RedisStore
+from redstart.store.shared import StoreAway
 from redstart.store.tasks import StoredTask
 from store.engines import Redis, running
+from store.places import eventually
+from support import free_port
 
 
 @pytest.fixture(scope="module")
@@ -77,26 +80,90 @@ def test_namespaces_do_not_see_each_other(engine: Redis) -> None:
     asyncio.run(body())
 
 
-@pytest.mark.parametrize(
-    ("fsync", "warning"),
-    [("always", None), ("no", "appendfsync no"), ("off", "appendonly off")],
-)
-def test_a_warning_says_what_a_crash_may_lose(
-    fsync: str, warning: str | None, caplog: pytest.LogCaptureFixture
-) -> None:
-    engine = Redis(fsync)
-    engine.start()
+def test_a_cluster_is_followed_to_the_node_that_has_the_slot() -> None:
+    ports = free_port(), free_port()
+    nodes = [Redis("always", "--cluster-enabled", "yes", "--cluster-port", str(port)) for port in ports]
 
     async def body() -> None:
-        store = RedisStore(engine.url)
-        for n in range(3):
-            assert await store.task_insert(StoredTask(str(n), "ada", b"{}"), "q", 9, 9)
+        async def knows() -> bool:
+            return "cluster_state:ok" in ask(nodes[1], "CLUSTER INFO")
+
+        await eventually(knows)
+        store = RedisStore(nodes[1].url)
+        subscription = store.subscribe("t")
+        await use_everything(store)
+        await store.publish("t", b"1")
+        assert await anext(subscription) == ("t", b"1")
         await store.close()
 
     try:
-        with caplog.at_level(logging.WARNING, "redstart"):
-            asyncio.run(body())
+        for node in nodes:
+            node.start()
+        assert "OK" in ask(nodes[0], "CLUSTER ADDSLOTSRANGE 0 16383")
+        assert "OK" in ask(nodes[1], f"CLUSTER MEET 127.0.0.1 {nodes[0].port} {ports[0]}")
+        asyncio.run(body())
+        assert ask(nodes[0], "DBSIZE").startswith(":8\r\n")
+        assert ask(nodes[1], "DBSIZE").startswith(":0\r\n")
+    finally:
+        for node in nodes:
+            node.close()
+
+
+def create(engine: Redis) -> None:
+    """Insert some tasks."""
+
+    async def body() -> None:
+        store = RedisStore(engine.url)
+        try:
+            for n in range(3):
+                assert await store.task_insert(StoredTask(str(n), "ada", b"{}"), "q", 9, 9)
+        finally:
+            await store.close()
+
+    asyncio.run(body())
+
+
+@contextmanager
+def configured(fsync: str, *options: str) -> Iterator[Redis]:
+    engine = Redis(fsync, *options)
+    try:
+        engine.start()
+        yield engine
     finally:
         engine.close()
-    assert [warning in record.getMessage() for record in caplog.records if warning] == [True] * (warning is not None)
-    assert warning is not None or not caplog.records
+
+
+@pytest.mark.parametrize(("fsync", "words"), [("no", "appendfsync no"), ("off", "appendonly off")])
+def test_a_warning_says_once_what_a_crash_may_lose(fsync: str, words: str, caplog: pytest.LogCaptureFixture) -> None:
+    with configured(fsync) as engine:
+        create(engine)
+    [record] = caplog.records
+    assert words in record.getMessage()
+
+
+def test_no_warning_if_every_write_is_on_disk(engine: Redis, caplog: pytest.LogCaptureFixture) -> None:
+    create(engine)
+    assert not caplog.records
+
+
+def test_an_engine_that_hides_its_configuration_is_used_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with configured("always", "--rename-command", "CONFIG", "") as engine:
+        create(engine)
+    [record] = caplog.records
+    assert "does not tell whether it writes to a disk" in record.getMessage()
+
+
+def test_a_new_task_is_confirmed_after_waitaof(engine: Redis, caplog: pytest.LogCaptureFixture) -> None:
+    """Redis before 7.2 has no WAITAOF. Another command that takes and returns the same things has its name here."""
+    if "waitaof" in ask(engine, "COMMAND INFO WAITAOF"):
+        with configured("everysec") as engine:
+            create(engine)
+        assert not caplog.records
+        return
+    with configured("everysec", "--rename-command", "SMISMEMBER", "WAITAOF") as engine:
+        assert ":1" in ask(engine, "SADD 1 0")
+        create(engine)
+        assert ":1" in ask(engine, "SREM 1 0")
+        with pytest.raises(StoreAway, match="Redis did not write to its disk in time"):
+            create(engine)
+    assert not caplog.records

@@ -92,7 +92,7 @@ class RedisStore:
     async def task_hold(self, tasks: Sequence[StoredTask], hold: float) -> list[str]:
         versions = [each for task in tasks for each in (task.id, task.version)]
         changed = await self._run("hold", int(hold * SECOND), *versions)
-        return [id.decode() for id in cast("list[bytes]", changed)]
+        return [_text(id) for id in cast("list[bytes]", changed)]
 
     async def task_delete(self, task: StoredTask) -> bool:
         return await self._run("delete", task.id, task.version) == 1
@@ -159,7 +159,7 @@ class RedisStore:
             if message is None:
                 raise TimeoutError("it is silent")
             kind, channel, data = message if len(message) == 3 else (b"pong", b"", b"")
-            topic = channel[start:].decode("utf-8", "surrogatepass")
+            topic = _text(channel[start:])
             if kind == b"message":
                 self._bus.deliver(topic, data)
             elif kind == b"subscribe" and channel != self._prefix:
@@ -211,7 +211,9 @@ class RedisStore:
                 await self._bus.settled()
                 replies = await self._exchange(commands)
                 if isinstance(replies[0], MovedError):
-                    self._pool.connection_kwargs.update(host=replies[0].host, port=replies[0].port)
+                    self._pool.connection_kwargs.update(
+                        host=replies[0].host or self._place["host"], port=replies[0].port
+                    )
                     await self._connections.close()
                     replies = await self._exchange(commands)
                 return replies
@@ -283,17 +285,13 @@ def _tasks(reply: Reply) -> list[StoredTask]:
 
 
 def _task(row: list[bytes], now: float) -> StoredTask:
-    id, owner, body, version, fence, created, updated = row
-    return StoredTask(
-        id.decode(),
-        owner.decode("utf-8", "surrogatepass"),
-        body,
-        int(version),
-        int(fence),
-        _seconds(created),
-        _seconds(updated),
-        now,
-    )
+    id, owner, body, version, fence, *times = row
+    created, updated = map(_seconds, times)
+    return StoredTask(_text(id), _text(owner), body, int(version), int(fence), created, updated, now)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogatepass")
 
 
 def _seconds(time: Reply) -> float:

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Final, Generic, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from redstart.store.bus import Bus, Subscription
 from redstart.store.shared import StoreAway
@@ -29,13 +29,19 @@ def split_namespace(url: str) -> tuple[str, str]:
     >>> split_namespace("redis://localhost/0?namespace=birds")
     ('redis://localhost/0', 'birds')
     """
-    parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    names = [value for key, value in query if key == "namespace"] or ["redstart"]
+    place, _, query = url.partition("?")
+    try:
+        for host in urlsplit(place).netloc.rpartition("@")[2].split(","):
+            _ = urlsplit(f"//{host}").port
+    except ValueError:
+        advice = "quote special characters of the password, as %2F for a slash"
+        raise ValueError(f"the store does not have a valid URL: {advice}") from None
+    pairs = parse_qsl(query, keep_blank_values=True)
+    names = [value for key, value in pairs if key == "namespace"] or ["redstart"]
     if not re.fullmatch("[a-z_][a-z0-9_]{0,39}", names[-1]):
         raise ValueError("the namespace of a store has at most 40 characters: a-z, 0-9 and _, and no digit first")
-    rest = urlencode([pair for pair in query if pair[0] != "namespace"])
-    return urlunsplit(parts._replace(query=rest)), names[-1]
+    rest = urlencode([pair for pair in pairs if pair[0] != "namespace"], quote_via=quote)
+    return f"{place}?{rest}" if rest else place, names[-1]
 
 
 def away(engine: str, error: BaseException) -> StoreAway:
