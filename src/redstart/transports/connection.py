@@ -320,7 +320,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             self.tasks.add(task)
 
     def on_response_complete(self) -> None:
-        self.server_state.total_requests += 1
         self.since = self.loop.time()
         self.cycle = None
         self._run_next()
