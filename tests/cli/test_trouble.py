@@ -53,7 +53,7 @@ def test_keys_that_are_not_there(tmp_path: Path, how: list[str], env: dict[str, 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("\n\nserver = Server('shop', store='redis://ada:secret@host')\n", 4),
+        ("\n\nserver = Server('shop', store='mongodb://ada:secret@host')\n", 4),
         ("import json\n\njson.loads('{')\n", 4),
         ("import pytest\n\n\n\npytest.importorskip(7)\n", 6),
     ],
