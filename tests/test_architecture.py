@@ -79,7 +79,7 @@ BUDGET: dict[str, int] = {
     "server": 1475,  # what a task can do in its context; who runs tasks
     "transports": 2650,
     "auth": 0,  # not built yet
-    "client": 1915,
+    "client": 1922,  # the bounds of what a server sends
     "testing": 52,
     "cli": 656,  # factories, what is marked but not served, arguments of the script
 }

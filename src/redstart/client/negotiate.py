@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from importlib import metadata
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from redstart import __version__
 from redstart.client.connection import RpcConnection
 from redstart.client.dialects import HANDSHAKE_VERSIONS, MODERN_VERSIONS, HandshakeDialect, ModernDialect
 from redstart.client.errors import ClientError, ConnectionClosed, HttpError, NotSupported, RequestError
@@ -55,7 +55,7 @@ class Negotiator:
     def __init__(self, connection: RpcConnection, options: ClientOptions) -> None:
         self._connection = connection
         self._capabilities = connection.handlers.capabilities
-        self._client_info = options["client_info"] or {"name": "redstart", "version": __version__}
+        self._client_info = options["client_info"] or {"name": "redstart", "version": _redstart_version()}
         self._log_level = options["log_level"]
         # Without a level a modern server sends no log at all; a client with a callback wants one.
         self._modern_log_level = self._log_level or (None if options["on_log"] is None else "info")
@@ -193,3 +193,10 @@ def _offered(error: Exception) -> list[str]:
 
 def _not_spoken(version: str, offered: list[str]) -> NotSupported:
     return NotSupported(f"the server does not speak {version}, but {', '.join(offered) or 'no revision'}")
+
+
+def _redstart_version() -> str:
+    try:
+        return metadata.version("redstart")
+    except metadata.PackageNotFoundError:
+        return "0"
