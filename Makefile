@@ -7,7 +7,7 @@ OLDEST := .venv/oldest-$(VERSION)
 PORT ?= 8000
 
 .PHONY: demo test test-oldest check ruff ruff-format mypy codespell format
-.PHONY: bench conformance compat faults fuzz mutants clean
+.PHONY: bench conformance compat faults fuzz mutants torture clean
 
 demo: $(VENV)/.run
 	@$(BIN)/redstart run examples/birds/server.py --http --port $(PORT)
@@ -49,6 +49,9 @@ conformance: $(VENV)/.dev
 
 compat: $(VENV)/.dev
 	$(BIN)/python -m tests.compat $(ARGS)
+
+torture: $(VENV)/.dev
+	cd tests && $(abspath $(BIN))/python -m tasks.torture $(ARGS)
 
 faults: $(VENV)/.dev
 	$(BIN)/python -m tests.faults $(ARGS)

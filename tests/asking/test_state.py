@@ -200,3 +200,17 @@ def test_the_state_has_a_cap() -> None:
 
     error = first_round(serve(t))["error"]
     assert "at most 32768" in error["message"]
+    assert "the result of the step 'big' (40002 bytes): keep it elsewhere" in error["message"]
+
+
+def test_an_answer_that_is_too_large_to_carry_is_named() -> None:
+    async def t(ctx: Context) -> str:
+        letter = await ctx.ask("Your letter?")
+        return f"{len(letter)} for {await ctx.ask('For whom?')}"
+
+    server = serve(t)
+    error = again(server, first_round(server)["result"], {"q1": accept(answer="x" * 100_000)})["error"]
+    assert "at most 32768 are allowed" in error["message"]
+    assert "the answer to 'Your letter?'" in error["message"]
+    assert "limit its length, or ask for it last" in error["message"]
+    assert "step" not in error["message"]

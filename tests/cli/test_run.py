@@ -206,7 +206,7 @@ def test_everything_that_may_be_named(
 @pytest.mark.parametrize(
     ("text", "what", "said"),
     [
-        ("print('noise')\n1 / 0\n", "", r"wrong\.py, line 2\): ZeroDivisionError.*Mend that line and try again"),
+        ("print('noise')\n1 / 0\n", "", r"wrong\.py, line 2\): ZeroDivisionError.*Fix that line and try again"),
         ("def broken(:\n", "", r"wrong\.py, line 1\): SyntaxError"),
         (BAD_TOOL, "", r"wrong\.py:3: f\(\), parameter"),
         (PLAIN, ":Needy", r"wrong\.py:19: the class Needy needs path: make an instance"),

@@ -146,7 +146,7 @@ TWO = "from redstart import Server\nfirst = Server('one')\nsecond = Server('two'
 def test_of_two_servers_it_says_which(tmp_path: Path, command: str) -> None:
     file = write(tmp_path / "two.py", TWO)
     done = ran(*RUN, command, file)
-    note = f"redstart: {file} has 2 servers, and `first` is taken; for `second` write {file}:second\n"
+    note = f"redstart: {file} has 2 servers, and `first` is served; for `second` write {file}:second\n"
     assert done.stderr.startswith(note)
     assert done.returncode == 0
     assert "servers" not in ran(*RUN, command, f"{file}:second").stderr
@@ -155,9 +155,12 @@ def test_of_two_servers_it_says_which(tmp_path: Path, command: str) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("third = Server('three')\n", "has 3 servers, and `first` is taken; for `second` or `third` write {}:second\n"),
-        ("server = Server('own')\n", "has 3 servers, and `server` is taken; for `first` or `second` write {}:first\n"),
-        ("server = Server('own')\nsecond.run()\n", "has 3 servers, and `server` is taken; "),
+        (
+            "third = Server('three')\n",
+            "has 3 servers, and `first` is served; for `second` or `third` write {}:second\n",
+        ),
+        ("server = Server('own')\n", "has 3 servers, and `server` is served; for `first` or `second` write {}:first\n"),
+        ("server = Server('own')\nsecond.run()\n", "has 3 servers, and `server` is served; "),
         ("second.run()\n", ""),  # the file itself has said it
         ("del second\nsame = also = first\n", ""),
     ],

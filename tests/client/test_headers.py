@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from redstart.client.headers import header_rules, param_headers, request_headers
-from redstart.protocol.headers import ParamRule
+from redstart.client.headers import param_headers, request_headers
+from redstart.protocol.headers import ParamRule, param_rules
 
 LINE = {"type": "string", "x-mcp-header": "Region"}
 
@@ -71,7 +71,7 @@ VALID: list[tuple[dict[str, Any], dict[str, tuple[str, ...]]]] = [
 
 @pytest.mark.parametrize(("schema", "rules"), VALID)
 def test_valid_annotations(schema: dict[str, Any], rules: dict[str, tuple[str, ...]]) -> None:
-    assert {rule.shown: rule.path for rule in header_rules(schema)} == rules
+    assert {rule.shown: rule.path for rule in param_rules(schema)} == rules
 
 
 INVALID: list[tuple[str, dict[str, Any]]] = [
@@ -93,4 +93,4 @@ INVALID: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("word", "schema"), INVALID)
 def test_invalid_annotations(word: str, schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=word):
-        header_rules(schema)
+        param_rules(schema)

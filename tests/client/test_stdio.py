@@ -83,15 +83,14 @@ for line in sys.stdin:
 
 
 def test_a_python_file_with_environment_and_directory(tmp_path: Path) -> None:
-    pytest.importorskip("mcp", reason="the file is a server of mcp, run by this interpreter")
     file = tmp_path / "server.py"
     file.write_text(
         "import os\n"
-        "from mcp.server.mcpserver import MCPServer\n"
-        "server = MCPServer('file')\n"
+        "from redstart import Server\n"
+        "server = Server('file')\n"
+        "@server.tool\n"
         "def where() -> list[str]:\n"
         "    return [os.environ['COLOUR'], os.getcwd(), os.environ['PATH']]\n"
-        "server.add_tool(where)\n"
         "server.run()\n"
     )
 

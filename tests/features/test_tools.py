@@ -494,18 +494,28 @@ def test_header_annotations_are_listed_and_compiled() -> None:
 
 @pytest.mark.requirement("T98")
 @pytest.mark.parametrize(
-    "properties",
+    ("properties", "words"),
     [
-        {"a": {"type": "string", "x-mcp-header": "not a token"}},
-        {"a": {"type": "string", "x-mcp-header": 7}},
-        {"a": {"type": "array", "x-mcp-header": "A"}},
-        {"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}},
+        ({"a": {"type": "string", "x-mcp-header": "not a token"}}, "must be a header name"),
+        ({"a": {"type": "string", "x-mcp-header": 7}}, "must be a header name"),
+        ({"a": {"type": "array", "x-mcp-header": "A"}}, "needs the type string, integer or boolean"),
+        ({"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}}, "same header"),
+        ({"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}}, "clients must refuse the tool"),
+        ({"a": {"anyOf": [{"type": "string", "x-mcp-header": "A"}]}}, "clients must refuse the tool"),
     ],
 )
-def test_invalid_header_annotations_are_refused_at_registration(properties: dict[str, Any]) -> None:
+def test_invalid_header_annotations_are_refused_at_registration(properties: dict[str, Any], words: str) -> None:
     schema = {"type": "object", "properties": properties}
-    with pytest.raises((RegistrationError, ValueError)):
+    with pytest.raises(RegistrationError, match=words):
         Server("tools").register(Tool("t", handler=lambda args: "", input_schema=schema))
+
+
+def test_a_header_inside_of_a_list_is_refused_at_registration() -> None:
+    def query(regions: list[Annotated[str, Header("Region")]]) -> str:
+        return "".join(regions)
+
+    with pytest.raises(RegistrationError, match=r"x-mcp-header 'Region' is not reachable .*: put it on an argument"):
+        Server("tools").tool(query)
 
 
 @pytest.mark.parametrize(("is_async", "kind"), [(True, "Context"), (False, "SyncContext")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from typing import Any
 
@@ -11,7 +12,17 @@ import pytest
 from redstart import Context, Server
 from redstart.protocol.framing import sse_event
 from redstart.transports.request import AsgiRequest, Limits
-from redstart.transports.stream import EVENT_COST, MAX_BYTES, MAX_EVENTS, SHED, EventLog, KeptEvents, Stream, Writer
+from redstart.transports.stream import (
+    EVENT_COST,
+    KEPT_SHARE,
+    MAX_BYTES,
+    MAX_EVENTS,
+    SHED,
+    EventLog,
+    KeptEvents,
+    Stream,
+    Writer,
+)
 from support import MODERN, message, modern, run
 from transports.support import Http
 
@@ -24,9 +35,11 @@ class Client:
         self.parts: list[bytes] = []
         self.reads = asyncio.Event()
         self.ended = False
+        self.error: Exception | None = None
 
-    def open_stream(self) -> Writer:
-        return Writer(AsgiRequest({"method": "GET"}, {}, Limits(), _receive=self.receive, _send=self.send), [])
+    def open_stream(self, limits: Limits | None = None) -> Writer:
+        request = AsgiRequest({"method": "GET"}, {}, limits or Limits(), _receive=self.receive, _send=self.send)
+        return Writer(request, [])
 
     async def receive(self) -> dict[str, Any]:
         await asyncio.Event().wait()
@@ -34,6 +47,8 @@ class Client:
 
     async def send(self, message: Any) -> None:
         await self.reads.wait()
+        if self.error is not None:
+            raise self.error
         self.body += message.get("body", b"")
         self.parts.append(message.get("body", b""))
         self.ended = message.get("more_body") is False
@@ -55,9 +70,9 @@ def test_a_burst_in_one_turn_is_no_fault_of_the_clients(size: int, count: int) -
             for _ in range(count):
                 writer.push(b"x" * size)
             await writer.drain()
+        assert not writer.closed
         writer.close()
         await writer.finished()
-        assert not writer.shed
         assert len(client.body) == 3 * size * count
 
     run(test())
@@ -75,9 +90,9 @@ def test_what_waits_is_bounded_by_number_and_by_size(size: int, most: int, caplo
         await turn()  # now it waits for its client
         for number in range(most):
             writer.push(b"x" * size)
-            assert not writer.shed, number
+            assert not writer.closed, number
         writer.push(b"one too many")
-        assert writer.shed
+        assert writer.closed
         client.reads.set()
         await writer.finished()
         assert client.body == SHED
@@ -276,9 +291,14 @@ def test_what_is_written_at_once_overtakes_nothing() -> None:
         writer.push(b"c")
         line.takes = True
         writer.push(b"d")
+        client.reads.clear()
+        await turn()
+        writer.push(b"e")  # what came before it is being sent
+        assert client.body == b"ab"
+        client.reads.set()
         writer.close()
         await writer.finished()
-        assert client.body == b"abcd"
+        assert client.body == b"abcde"
         assert client.ended
 
     run(test())
@@ -295,7 +315,7 @@ def test_only_what_waits_now_counts_against_a_client() -> None:
                 await turn()
             client.reads.set()
             await writer.drain()
-        assert not writer.shed
+        assert not writer.closed
         writer.close()
         await writer.finished()
 
@@ -319,3 +339,193 @@ def test_a_connection_is_told_how_much_waits_for_a_client_that_is_behind() -> No
         assert client.body == b"abcdef"
 
     run(test())
+
+
+@pytest.mark.parametrize("own_connection", [False, True])
+def test_a_client_that_has_not_read_for_too_long_is_hung_up_on(own_connection: bool) -> None:
+    class Own(AsgiRequest, eq=False, kw_only=True):
+        own_connection = True
+
+    async def test() -> None:
+        client, told = Client(), asyncio.Event()
+        limits = Limits(keep_alive=0.01, write_deadline=0.02)
+        kind = Own if own_connection else AsgiRequest
+        writer = Writer(kind({"method": "GET"}, {}, limits, _receive=client.receive, _send=client.send), [])
+        writer.on_shed = told.set
+        if own_connection:  # the connection has its own deadline, and knows whether the client reads slowly
+            await asyncio.sleep(0.1)
+            assert not writer.closed
+            client.reads.set()
+            writer.close()
+            await writer.finished()
+            return
+        with pytest.raises(ConnectionAbortedError):
+            await writer.finished()
+        assert told.is_set()
+        assert client.body == b""
+
+    run(test())
+
+
+def test_a_client_that_reads_before_the_deadline_is_not_hung_up_on() -> None:
+    async def test() -> None:
+        client = Client()
+        writer = client.open_stream(Limits(keep_alive=0.01, write_deadline=60))
+        await asyncio.sleep(0.05)  # some comments would have been due
+        client.reads.set()
+        while client.body.count(b": keep-alive") < 3:
+            await asyncio.sleep(0)
+        writer.close()
+        await writer.finished()
+
+    run(test())
+
+
+def test_who_is_shed_is_reported_and_hung_up_on_when_it_still_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Writer, "patience", 0.01)
+
+    async def test() -> None:
+        client, told = Client(), []
+        writer = client.open_stream()
+        writer.on_shed = lambda: told.append(writer.closed)
+        await turn()
+        for _ in range(MAX_EVENTS + 1):
+            assert not told
+            writer.push(b"x")
+        assert told == [True]
+        with pytest.raises(ConnectionAbortedError):
+            await writer.finished()
+
+    run(test())
+
+
+def test_who_waits_for_a_client_goes_on_when_the_client_has_gone() -> None:
+    async def test() -> None:
+        client = Client()
+        writer = client.open_stream()
+        await turn()
+        writer.push(b"a")
+        held_back = asyncio.create_task(writer.drain())
+        await turn()
+        assert not held_back.done()
+        writer.client_gone()
+        await held_back
+        client.reads.set()
+        await writer.finished()
+        assert client.body == b""
+
+    run(test())
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError, RuntimeError])
+def test_a_server_that_cannot_send_ends_the_stream(error: type[Exception]) -> None:
+    async def test() -> None:
+        client = Client()
+        client.error = error()
+        writer = client.open_stream()
+        await turn()
+        writer.push(b"a")
+        held_back = asyncio.create_task(writer.drain())
+        await turn()
+        client.reads.set()
+        if error is RuntimeError:  # a fault, not a client that has gone
+            with pytest.raises(RuntimeError):
+                await writer.finished()
+        else:
+            await writer.finished()
+        await held_back
+        writer.push(b"b")
+        await writer.drain()
+
+    run(test())
+
+
+def test_a_stream_that_has_ended_leaves_nothing_behind() -> None:
+    server = Server("chatty")
+
+    @server.tool
+    async def say(ctx: Context) -> str:
+        await ctx.progress(1)
+        return "said"
+
+    async def test() -> None:
+        http = Http(server.asgi())
+        session = await http.open()
+        pushed = http.start(method="GET", headers=session)
+        await pushed.started.wait()
+        spoken = await http.modern(1, "tools/call", {"name": "say"}, meta={"progressToken": "t"})
+        assert len(spoken.messages()) == 2
+        assert (await http.send(method="DELETE", headers=session)).status == 200
+        await pushed.done()
+        del spoken, pushed
+        await turn()
+        gc.collect()
+        assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+        assert [one for one in gc.get_objects() if isinstance(one, Writer)] == []
+        await server.runtime.stop()
+
+    run(test())
+
+
+def test_a_client_that_comes_back_gets_what_it_missed_of_its_stream_only() -> None:
+    async def test() -> None:
+        stream, other = (Stream(name, log) for log in [EventLog(KeptEvents())] for name in "ab")
+        for _ in range(3):
+            stream.send(b"{}")
+            other.send(b"{}")
+        first, second = Client(), Client()
+        for client in (first, second):
+            client.reads.set()
+            writer = client.open_stream()
+            stream.attach(writer, 1)
+            await writer.drain()
+            assert client.body == b"".join(sse_event(b"{}", f"a-{number}") for number in (2, 3))
+        await turn()
+        assert first.ended  # the other connection has taken its place
+        assert not second.ended
+        stream.detach()
+        assert stream.writer is None
+        await writer.finished()
+        assert second.ended
+
+    run(test())
+
+
+def test_a_stream_that_has_ended_can_be_resumed_while_its_last_event_is_kept() -> None:
+    size = len(sse_event(b"{}", "a-1")) + EVENT_COST
+    log = EventLog(KeptEvents(KEPT_SHARE * 3 * size))  # of which one session has three events
+    ended, other = Stream("a", log), Stream("b", log)
+    ended.send(b"{}")
+    ended.send(b"{}")
+    ended.end()
+    other.send(b"{}")
+    assert ended.can_resume(0)
+    other.send(b"{}")
+    assert ended.can_resume(0)
+    other.send(b"{}")
+    assert not ended.can_resume(1)
+    assert ended.can_resume(2)  # nothing was missed
+
+
+def test_sessions_with_more_events_than_their_share_make_room_for_each_other() -> None:
+    size = len(sse_event(b"{}", "a-1")) + EVENT_COST
+    kept = KeptEvents(KEPT_SHARE * 2 * size)
+    streams = [Stream("a", EventLog(kept)) for _ in range(KEPT_SHARE + 1)]
+    for stream in streams[:-1]:
+        for _ in range(3):
+            stream.send(b"{}")
+    assert kept.size == KEPT_SHARE * 2 * size  # just what fits
+    streams[-1].send(b"{}")
+    for stream in streams:
+        stream.end()
+    assert [stream.can_resume(0) for stream in streams] == [False] + [True] * KEPT_SHARE
+
+
+def test_a_session_that_has_lost_its_events_is_passed_by_when_the_next_one_has_to() -> None:
+    size = len(sse_event(b"{}", "a-1")) + EVENT_COST
+    kept = KeptEvents(2 * size)
+    streams = [Stream("a", EventLog(kept)) for _ in range(4)]
+    for stream in streams:
+        stream.send(b"{}")
+        stream.end()
+    assert [stream.can_resume(0) for stream in streams] == [False, False, True, True]

@@ -1,4 +1,4 @@
-"""Existing code as a server, without an edit: a module, an object, a class, a function.
+"""Existing code as a server, without changes to it: a module, an object, a class, a function.
 
 What is public and defined there is served. What cannot be served is skipped, with the reason in the log. No code of the
 object runs for this: no property, no computed attribute. If something is marked (`@tool`, a `Tool`, a provider), only

@@ -1,7 +1,7 @@
-"""How a call of a provider's tool finds its answer: `tool_call` first, then the method itself.
+"""How a call of a provider's tool is answered: by `tool_call` first, then by the method itself.
 
-The list entry, the schema and the decoder are the method's. What `tool_call` gives is formatted for the model and keeps
-no promise of the method's annotation, so such a tool is listed without an inferred output schema.
+The list entry, the schema and the decoder are those of the method. What `tool_call` returns is formatted for the model
+and need not agree with the annotation of the method, so such a tool is listed without an output schema from it.
 """
 
 from __future__ import annotations

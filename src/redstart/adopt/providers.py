@@ -36,7 +36,7 @@ class ToolProvider(Protocol):
 
     `tools()` lists names of methods, `("mcp_name", "method")` pairs, callables and `Tool` objects. Optional beside it:
     `capabilities()`, any of "prompts", "resources", "elicitation"; and `tool_call(name, arguments)` or
-    `tool_call(name, arguments, elicit)`, sync or async, which returns `NotImplemented` for what is not its business.
+    `tool_call(name, arguments, elicit)`, sync or async, which returns `NotImplemented` for other tools.
 
     >>> class Maths:
     ...     def tools(self):
@@ -192,7 +192,10 @@ class Source:
         if method is None:
             if not may_lack:
                 raise RegistrationError(f"{self._place('tools')}: {self.name} has no method {target}, and no tool_call")
-            yield Tool(name or str(target), handler=_nobody, input_schema={"type": "object"}, description=""), False
+            yield (
+                Tool(name or str(target), handler=_unhandled, input_schema={"type": "object"}, description=""),
+                False,
+            )
             return
         for thing in components(method, injected):
             if isinstance(thing, Tool):
@@ -260,7 +263,7 @@ def _pair(descriptor: object, where: str) -> tuple[str, object]:
     raise RegistrationError(f"{where}: a tool is {wanted}, not {descriptor!r:.200}")
 
 
-def _nobody(arguments: dict[str, object]) -> object:
+def _unhandled(arguments: dict[str, object]) -> object:
     return NotImplemented
 
 
@@ -288,7 +291,7 @@ class Provided(Resource):
     """A resource that is read by the provider's `resource_read`, with the URI and the variables of the template."""
 
     def _check_parameters(self, names: object) -> None:
-        """The handler is `_reader`'s, and fits."""
+        """There is nothing to check: the handler is made by `_reader`."""
 
     def _binding(self, signature: Signature) -> Binding:
         return lambda uri, variables: {"uri": uri, "arguments": dict(variables)}

@@ -32,7 +32,7 @@ from redstart.asking.questions import (
 )
 from redstart.asking.scope import scoped
 from redstart.asking.seal import USED, KeyRing, StateTooLarge, refused
-from redstart.asking.state import Answered, Asked, Memory, asked, binding, open_state, packed, task_memory
+from redstart.asking.state import Answered, Asked, Memory, asked, binding, largest_part, open_state, packed, task_memory
 from redstart.asking.steps import RunningSteps, Steps, inside
 from redstart.execution.limits import off_the_clock, stepped_out
 from redstart.features.errors import ToolError, Unanswered, Unwind, log
@@ -58,6 +58,10 @@ SWALLOWED: Final = (
 )
 AFTERWARDS: Final = 60.0
 """Seconds that the store keeps a record after the state that it belongs to has expired."""
+
+
+TASK_STEPS: Final = 24 * 3600.0
+"""Seconds that the store keeps the results of the steps of a task: longer than any task is worked on."""
 
 
 class Phase(StrEnum):
@@ -182,6 +186,11 @@ class Dialogue(Struct, eq=False):
         name, self.once = self.once, ""
         if not await self.shared.steps.keep(self.stored("used", name), b"1", once=True):
             raise refused(USED)
+
+    @property
+    def steps_kept_for(self) -> float:
+        """Seconds that the store keeps the results of steps at least: a task may go on in another process."""
+        return TASK_STEPS if self.call.task is not None else 0.0
 
     def stored(self, *parts: str) -> str:
         """A name in the store that belongs to the user of this call."""
@@ -667,14 +676,15 @@ class Asking:
         if not memory.bound:  # to what the client sent; middleware may have changed it
             sent = call.method.decode(call.raw_params) if self._behind_middleware else call.params
             memory.bound = binding(self._server, call, sent)
+        once = self._is_single_use(call)
+        secret = bool(memory.results) and self._keys.secret
+        payload = packed(memory, dialogue.open, time.time() + self.timeout, secret, once)
         try:
-            once = self._is_single_use(call)
-            secret = bool(memory.results) and self._keys.secret
-            payload = packed(memory, dialogue.open, time.time() + self.timeout, secret, once)
             result.request_state = self._keys.seal(payload, memory.bound)
         except StateTooLarge as error:
-            log.error("%s: %s", self.place(call), error)
-            raise ProtocolError(INTERNAL_ERROR, str(error)) from None
+            text = f"{error}. {largest_part(memory, dialogue.open, secret)}"
+            log.error("%s: %s", self.place(call), text)
+            raise ProtocolError(INTERNAL_ERROR, text) from None
         return result
 
 

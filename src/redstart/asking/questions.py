@@ -147,14 +147,14 @@ MESSAGE: Final = "the message of a question"
 class UrlQuestion(Question[Answer[None]], kw_only=True):
     """A request to visit a web page; accepting means consent, not that anything was done there."""
 
-    place: dict[str, str]
+    page: dict[str, str]
 
     kind = "elicit_url"
     method = "elicitation/create"
     need = "elicitation.url"
 
     def reworded(self, message: str) -> Raw:
-        return Raw(encode({**self.place, "message": message}))
+        return Raw(encode({**self.page, "message": message}))
 
     def read(self, result: object) -> Answer[None]:
         accepted = isinstance(result, dict) and result.get("action") == "accept"
@@ -164,15 +164,15 @@ class UrlQuestion(Question[Answer[None]], kw_only=True):
 def url_question(call: Call, url: str, message: str, key: str | None = None) -> UrlQuestion:
     """A request to visit a web page."""
     url, message = _checked_url(url), plain_text(message, MESSAGE)
-    place = {"mode": "url", "url": url}
+    page = {"mode": "url", "url": url}
     if call.dialect.url_required:
-        place["elicitationId"] = secrets.token_urlsafe(16)
+        page["elicitationId"] = secrets.token_urlsafe(16)
     elif not call.dialect.modern:
         raise ToolError(f"This client's protocol revision cannot send a user to a web page. It was asked: {message}")
     check_client(call, [UrlQuestion.need], message)
-    params = Raw(encode({**place, "message": message}))
+    params = Raw(encode({**page, "message": message}))
     digest = crc32(encode((url, message)))  # without the id of the elicitation, which is another one each time
-    return UrlQuestion(message, key, params, digest, place=place)
+    return UrlQuestion(message, key, params, digest, page=page)
 
 
 class VisitQuestion(UrlQuestion, kw_only=True):
@@ -184,9 +184,9 @@ class VisitQuestion(UrlQuestion, kw_only=True):
 def visit_question(call: Call, url: str, message: str) -> VisitQuestion:
     """The question that a `UrlElicitationRequired` asks."""
     check_client(call, [VisitQuestion.need], message)
-    place = {"mode": "url", "url": url}
-    params = Raw(encode({**place, "message": message}))
-    return VisitQuestion(message, "url", params, 0, name="url", place=place)
+    page = {"mode": "url", "url": url}
+    params = Raw(encode({**page, "message": message}))
+    return VisitQuestion(message, "url", params, 0, name="url", page=page)
 
 
 def refusal(result: object) -> Declined | Cancelled:

@@ -187,10 +187,7 @@ class KeyRing:
             sealed = key.encrypted + nonce + key.cipher.encrypt(nonce, payload, key.encrypted + bound)
         text = b2a_base64(sealed, newline=False).decode()
         if len(text) > MAX_STATE:
-            raise StateTooLarge(
-                f"the state of this dialogue has {len(text)} bytes, and at most {MAX_STATE} are allowed: "
-                "keep large results of steps elsewhere and return a reference"
-            )
+            raise StateTooLarge(f"requestState would have {len(text)} bytes, and at most {MAX_STATE} are allowed")
         return text
 
     def open(self, state: object, bound: bytes) -> bytes:

@@ -212,3 +212,16 @@ def packed(
     )
     payload = encode(contents)
     return payload + _PADDING[len(payload) % 3]
+
+
+def largest_part(memory: Memory, questions: Sequence[Question[object]], secret: bool) -> str:
+    """What takes most of a state that is too large, and what to do about it."""
+    parts = [(len(encode(list(map(asked, questions)))), "the list of the open questions", "ask fewer of them at once")]
+    for answer in memory.answers.values():
+        what = f"the answer to {answer.asked.message!r}"
+        parts.append((len(encode(answer.result)), what, "limit its length, or ask for it last"))
+    for key, result in memory.results.items() if secret else ():
+        advice = "keep it elsewhere, and return a reference to it"
+        parts.append((len(result.raw), f"the result of the step {key!r}", advice))
+    size, name, advice = max(parts)
+    return f"The largest part is {name} ({size} bytes): {advice}"

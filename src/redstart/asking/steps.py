@@ -49,9 +49,9 @@ class RunningSteps:
         """Where results and used states are kept; opened when it is first needed."""
         return self._open_store()
 
-    async def keep(self, name: str, value: bytes, *, once: bool) -> bool:
+    async def keep(self, name: str, value: bytes, *, once: bool, seconds: float = 0) -> bool:
         """Write to the store. With `once` an existing value is kept, and the result is False."""
-        return await self.store.kv_set(name, value, self.keep_for, nx=once, durable=True)
+        return await self.store.kv_set(name, value, max(self.keep_for, seconds), nx=once, durable=True)
 
     async def wait_for(self, name: str) -> None:
         """Wait while this step runs, for the same round sent twice or for an earlier try in the same run."""
@@ -93,6 +93,9 @@ class _Owner(Protocol):
 
     memory: Memory
     ended: bool
+
+    @property
+    def steps_kept_for(self) -> float: ...
 
     def stored(self, *parts: str) -> str: ...
 
@@ -152,7 +155,8 @@ class Steps:
                 return b""
             result = self._memory.results[key] = StepResult(Raw(raw), self._memory.read_answers())
             name = self._name(key)
-            if self._memory.rounds and not await self._running.keep(name, encode(result), once=True):
+            kept_for = self._dialogue.steps_kept_for
+            if self._memory.rounds and not await self._running.keep(name, encode(result), once=True, seconds=kept_for):
                 recorded = await self._running.store.kv_get(name)
                 if recorded is not None:  # another process was faster
                     self._accept(key, recorded)

@@ -1,4 +1,4 @@
-"""`redstart check file.py`: look at a server as clients of every protocol revision do; status 1 where one stumbles."""
+"""`redstart check file.py`: look at a server as clients of every revision do; status 1 if there is a problem."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _note_others(target: str, chosen: Server, servers: dict[str, Server]) -> Non
     if others:
         listed = " or ".join(f"`{name}`" for name in others)
         sys.stderr.write(
-            f"redstart: {target} has {len(first)} servers, and `{first[id(chosen)]}` is taken; "
+            f"redstart: {target} has {len(first)} servers, and `{first[id(chosen)]}` is served; "
             f"for {listed} write {target}:{others[0]}\n"
         )
 
@@ -243,7 +243,7 @@ def ready(target: str) -> Server | None:
 def _advice(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"Install {error.name} for {sys.executable}, or run redstart where it is installed."
-    return "Mend that line and try again."
+    return "Fix that line and try again."
 
 
 def _attribute(module: ModuleType, name: str) -> object:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from redstart.protocol.headers import MAX_SAFE, ParamRule, encode_value, header_annotations, param_rules, reachable
+from redstart.protocol.headers import MAX_SAFE, ParamRule, encode_value
 from redstart.protocol.methods import METHODS
 from redstart.wire.jsonrpc import JsonMapping
 
@@ -45,15 +45,3 @@ def param_headers(rules: Iterable[ParamRule], arguments: object) -> dict[str, st
         elif isinstance(value, float) and value.is_integer() and abs(value) <= MAX_SAFE:
             headers[rule.shown] = str(int(value))
     return headers
-
-
-def header_rules(schema: object) -> list[ParamRule]:
-    """The rules of a tool's input schema; ValueError if a client must not use the tool.
-
-    >>> header_rules({"properties": {"region": {"type": "string", "x-mcp-header": "Region"}}})[0].path
-    ('region',)
-    """
-    for path, annotated in header_annotations(schema):
-        if not reachable(path):
-            raise ValueError(f"x-mcp-header {annotated['x-mcp-header']!r} is not reachable through properties alone")
-    return param_rules(schema)

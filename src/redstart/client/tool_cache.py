@@ -13,8 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from redstart.client.errors import InvalidReply, RequestError
-from redstart.client.headers import header_rules
-from redstart.protocol.headers import ParamRule
+from redstart.protocol.headers import ParamRule, param_rules
 from redstart.wire.jsonrpc import JsonObject
 from redstart.wire.types import ListedTool
 
@@ -44,7 +43,7 @@ class ToolCache:
         valid = []
         for tool in tools:
             try:
-                rules = header_rules(tool.input_schema) if http and modern else []
+                rules = param_rules(tool.input_schema) if http and modern else []
             except (ValueError, RecursionError) as error:
                 log.warning("the tool %r is left out: %s", tool.name, error)
                 continue

@@ -87,7 +87,7 @@ class Completer:
                 raise RegistrationError(f"{where}: parameters are passed by name; {parameter} cannot be")
         if len(names) not in (1, 2):
             raise RegistrationError(
-                f"{where}: it takes the value typed so far and, if it likes, the other arguments; "
+                f"{where}: it takes the value typed so far and, if it wants, the other arguments; "
                 f"not ({', '.join(names)})"
             )
         self._names = tuple(names)
@@ -240,7 +240,7 @@ def completers(fields: Iterable[Argument], where: str, compiler: Compiler) -> di
 
 
 def find_mark(annotation: object, kind: type[M]) -> M | type[M] | None:
-    """The mark of a kind, an instance or the class itself, anywhere in an annotation; None where there is none."""
+    """The marker of class `kind` in an annotation, an instance or the class itself; None if there is none."""
     for item in getattr(annotation, "__metadata__", ()):
         if item is kind or isinstance(item, kind):
             return item
@@ -249,7 +249,7 @@ def find_mark(annotation: object, kind: type[M]) -> M | type[M] | None:
 
 
 def _refuse_inside(annotation: object, where: str, seen: set[int]) -> None:
-    """The protocol completes arguments, so nothing would ever ask for the values of a field of a model."""
+    """Refuse a Complete on a field of a model: the protocol completes arguments only, so no client would ask for it."""
     for inner in get_args(annotation):
         _refuse_inside(inner, where, seen)
     if not isinstance(annotation, type) or id(annotation) in seen:

@@ -1,8 +1,8 @@
-"""Files as resources, in a way that no URI and no symbolic link leads out of.
+"""Files as resources. No URI and no symbolic link leads out of the directory that is served.
 
-A path is opened one component after the other, each relative to the directory opened before, none of them through a
-link; where the platform has no such calls, the resolved path is compared with the root. A file that may
-not be read and a file that does not exist get the same answer.
+The components of a path are opened one after the other, each relative to the directory before it, and links are not
+followed. If the platform cannot do that, the resolved path is compared with the root. A file that may not be read and a
+file that does not exist get the same answer.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class File(Resource):
             raise RegistrationError(f"{self.place}: there is no file {_absolute(self.path)}")
 
     def read(self, uri: str) -> t.ResourceContents | None:
-        """What the file holds, or None where there is none."""
+        """The contents of the file, or None if it does not exist."""
         return load(self._folder, [self.path.name], uri, self.mime_type, self.max_size)
 
 
@@ -130,7 +130,7 @@ class Directory(Resource):
     # ------------------------------------------------------------ handlers
 
     def read(self, uri: str) -> t.ResourceContents | None:
-        """The file that `uri` names, or None where there is none."""
+        """The contents of the file that `uri` names, or None if it does not exist."""
         variables = self.template.match(uri) if self.template is not None else None
         path = next(iter(variables.values()), "") if variables else ""
         if not isinstance(path, str) or len(path) > MAX_PATH:
@@ -168,7 +168,7 @@ class Directory(Resource):
                         yield path
 
     def _has_uri(self, path: str) -> bool:
-        """Whether a URI can name the file; the first that none can is logged."""
+        """Whether a URI can name the file. The first file for which that is not so is logged."""
         if _is_utf8(path) and self.allows(self.argument_names()[0], path):
             return True
         if not self._left_out:

@@ -1,4 +1,4 @@
-"""The methods about the conversation itself: initialize, ping, discover, the log level."""
+"""The methods about the connection itself: initialize, ping, discover, the log level."""
 
 from __future__ import annotations
 

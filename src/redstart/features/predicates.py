@@ -58,7 +58,7 @@ class Ask:
 
 
 class Collector:
-    """Takes what a generator yields, one by one, until it is enough."""
+    """Collects what a generator yields, until there is enough."""
 
     __slots__ = ("_cut", "_items", "_truncated", "returned")
 
@@ -96,7 +96,7 @@ def cut_for(solutions: Solutions) -> Cut:
 
 # ---------------------------------------------------------------- predicates
 
-# What a number of proofs means: many solutions?, may there be none?, is failing a bug?
+# For each number of proofs: may there be many solutions, may there be none, and is it a bug if there is none?
 PROOFS: Final[dict[str, tuple[bool, bool, bool]]] = {
     "one": (False, False, True),
     "zero_or_one": (False, False, False),

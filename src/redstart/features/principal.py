@@ -1,4 +1,4 @@
-"""Who a request belongs to, as a string: sessions, dialogues, tasks and state are kept under it."""
+"""The user of a request as a string: the key under which sessions, dialogues, tasks and state are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def principal_key(user: object) -> str:
 
 
 def _named(user: object) -> object:
-    """The first of the names that has a value decides: a less precise one could be somebody else's, too."""
+    """The first of the names that has a value. A later name may be less precise, and two users may share its value."""
     if isinstance(user, type) or getattr(user, "is_authenticated", True) is False:
         return None
     for name in _NAMES:

@@ -1,4 +1,4 @@
-"""Prompts: messages that a person picks and fills in.
+"""Prompts: messages that a user selects and fills in.
 
 Registering a Prompt compiles it. Its arguments are strings on the wire; the annotations of the handler say what they
 become. Spec: /specification/2026-07-28/server/prompts.
@@ -33,7 +33,7 @@ Bind = Callable[[dict[str, str]], Arguments]
 
 
 class PromptResult(Struct, metaclass=t.Explained):
-    """The messages of a prompt, with a description of this very result.
+    """The messages of a prompt, with a description of this result.
 
     >>> PromptResult("A debate about tea", [("user", "Tea is best."), ("assistant", "Coffee is.")]).description
     'A debate about tea'
@@ -44,7 +44,7 @@ class PromptResult(Struct, metaclass=t.Explained):
 
 
 class Prompt(Declared):
-    """A function that makes messages, and what is told about it. Registering it does not change it.
+    """A function that makes messages, and what clients are told about it. Registering it does not change it.
 
     >>> prompt = Prompt("greet", handler=lambda args: f"Greet {args['who']}.", arguments=[("who", "Whom", True)])
     >>> prompt.name
@@ -110,7 +110,7 @@ class Prompt(Declared):
         )
 
     def _compile_messages(self) -> CompiledPrompt:
-        """A prompt that is text with places to fill in needs no handler of its own."""
+        """A prompt that is text with placeholders needs no handler of its own."""
         arguments = self.arguments or []
         names = [argument.name for argument in arguments]
         try:
@@ -169,7 +169,7 @@ class CompiledPrompt(Compiled[Prompt], kw_only=True):
         return tuple(argument.name for argument in self.arguments)
 
     def allows(self, argument: str, value: str) -> bool:
-        """Whether an argument may hold `value`: the text of a prompt may be any."""
+        """Whether an argument may hold `value`. An argument of a prompt may be any text."""
         return True
 
     def converted(self, value: object) -> t.Result:
@@ -228,7 +228,8 @@ def _strings(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _by_name(signature: Signature) -> Bind:
-    """Strings to what the annotations say. Hosts send "" for a field that was left empty."""
+    """Convert strings to the types of the annotations. Clients send "" for a field that was left empty: it counts as
+    absent if its type does not accept it."""
     bind = signature.bind
     skipped = frozenset(f.name for f in signature.fields if not f.required and _refuses_empty(f.shape))
 

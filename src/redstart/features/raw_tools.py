@@ -1,4 +1,4 @@
-"""Tools with a schema of their own: how raw arguments reach a handler that says nothing about them itself."""
+"""Tools with a given schema: how the arguments reach a handler whose signature does not describe them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Read = Callable[[bytes | Raw | None], dict[str, object]]
 
 
 class Explicit(Struct):
-    """What a given schema, and the handler's own signature, amount to."""
+    """What follows from a given schema and the signature of the handler."""
 
     schema: Mapping[str, object]
     bind: Read
@@ -73,7 +73,7 @@ def _checking(validator: Validator) -> Read:
 
 
 def _takes_context(taken: Sequence[inspect.Parameter], properties: Mapping[str, object]) -> bool:
-    """Whether this is `handler(args, ctx)`: told by the signature, not by trying."""
+    """Whether this is `handler(args, ctx)`, judged by the signature."""
     if len(taken) != 2 or any(p.default is not p.empty or p.kind not in POSITIONAL for p in taken):
         return False
     args, ctx = taken
@@ -97,7 +97,7 @@ def _takes_one_dict(taken: Sequence[inspect.Parameter], properties: Mapping[str,
 def _binding(
     read: Read, taken: Sequence[inspect.Parameter], properties: Mapping[str, object], by_name: bool, where: str
 ) -> Read:
-    """How the handler gets its arguments, told by its signature: by name, all of them as one dict, or not at all."""
+    """How the handler gets its arguments, judged by its signature: by name, all of them as one dict, or not at all."""
     known = [p.name for p in taken if p.name in properties]
     open_ended = any(p.kind is p.VAR_KEYWORD for p in taken)
     strangers = [p.name for p in taken if p.name not in known and p.default is p.empty and p.kind is not p.VAR_KEYWORD]

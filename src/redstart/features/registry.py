@@ -25,7 +25,7 @@ from redstart.wire.types import ListResult
 log = logging.getLogger("redstart")
 
 Function: TypeAlias = Callable[..., Any]
-"""Somebody else's function: a handler, for example."""
+"""A function of the application, such as a handler."""
 Arguments: TypeAlias = dict[str, Any]
 """Keyword arguments of a function, or annotations of its parameters."""
 Invoke = Callable[[Call, Arguments], Awaitable[Any]]
@@ -36,24 +36,24 @@ D = TypeVar("D", bound=Declared)
 
 
 def not_equipped(call: Call, arguments: Arguments) -> Awaitable[object]:
-    """What stands for the function that runs a handler until a Compiler has made it."""
+    """The value of `invoke` until a Compiler has set it."""
     raise RuntimeError("no Compiler has decided how this handler runs")
 
 
 class Compiled(Struct, Generic[D], eq=False, kw_only=True):
-    """What registering makes of it, with all that its calls need: this is what a registry holds."""
+    """The compiled form of what is declared, with all that its calls need. A registry holds these."""
 
     declared: D
     description: str | None
     handler: Function | None = None
-    """What runs; not always what the user wrote."""
+    """The function that runs. It is not always the one that the user wrote."""
     executor: str | None = None
     injected: Arguments = {}
     """The annotations of the parameters that the server fills."""
     invoke: Invoke = not_equipped
     """Runs the handler within its limits."""
     sees: Callable[[Call], bool] | None = None
-    """Whether the thing exists for whoever makes a call. None: for everybody."""
+    """Whether the client of a call may see it. None means that everybody may."""
     number: int = 0
     """Its place in the list: what is registered later has a higher one."""
 
@@ -66,7 +66,7 @@ class Compiled(Struct, Generic[D], eq=False, kw_only=True):
         raise NotImplementedError
 
     def facts(self) -> Arguments:
-        """What the entries of all lists have."""
+        """The fields that the entries of all lists have in common."""
         declared = self.declared
         return {
             "title": declared.title or None,
@@ -109,7 +109,7 @@ T = TypeVar("T", bound=Compiled[Any])
 
 
 class Registry(Generic[T]):
-    """The things of one kind, in the order in which they were registered."""
+    """The items of one kind, in the order in which they were registered."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Registry(Generic[T]):
         return len(self.items)
 
     def add(self, item: T, *, replace: bool = False) -> None:
-        """Add `item`, or put it in the place of the one with the same key; its tags may keep it out."""
+        """Add `item`, or replace the one with the same key. An item that its tags exclude is kept, but not served."""
         tags = item.declared.tags
         if tags & self._exclude or (self._include is not None and not tags & self._include):
             self._left_out[item.key] = item
@@ -166,7 +166,7 @@ class Registry(Generic[T]):
         self._tell()
 
     def remove(self, key: str) -> T:
-        """Take out what `key` names."""
+        """Remove the item with this key."""
         if key in self._left_out and key not in self.items:
             return self._left_out.pop(key)
         try:
@@ -178,7 +178,7 @@ class Registry(Generic[T]):
         return item
 
     def keys_of(self, thing: object) -> list[str]:
-        """The keys under which `thing` is known: an item, its handler, the provider it is of, or the key itself."""
+        """The keys of `thing`, which is a declared object, its handler, the provider that lists it, or a key itself."""
         known = {key: item.declared for key, item in {**self._left_out, **self.items}.items()}
         return [
             key
@@ -219,20 +219,20 @@ class Catalog(Generic[T]):
         self._pages: dict[tuple[Dialect, str | None], Raw | None] = {}
         """The encoded pages, by dialect and cursor. None: its cursor was given out, but not used yet."""
 
-    # ------------------------------------------------------------ who sees what
+    # ------------------------------------------------------------ visibility
 
     def find(self, key: str, call: Call) -> T | None:
-        """What `key` names, if whoever calls may see it."""
+        """The item with this key, if the client of `call` may see it."""
         item = self.items.get(key)
         return item if item is None or item.sees is None or item.sees(call) else None
 
     def visible(self, call: Call) -> list[T]:
-        """All that whoever calls may see."""
+        """All items that the client of `call` may see."""
         items = list(self.items.values())
         return [item for item in items if item.sees is None or item.sees(call)] if self._private else items
 
     def unknown(self, key: str, call: Call) -> ProtocolError:
-        """The refusal of a key that names nothing, or nothing that whoever calls may see."""
+        """The error for a key that does not exist, or that the client of `call` may not see."""
         hint = did_you_mean(key, (item.key for item in self.visible(call)))
         return ProtocolError(INVALID_PARAMS, f"Unknown {self._kind}: {key[:200]}{hint}")
 

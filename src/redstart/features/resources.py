@@ -1,7 +1,7 @@
 """Resources: what a client may read, by URI; with variables in the URI it is a template.
 
-Registering compiles: the template, its agreement with the handler's parameters, the list entry. A read is one
-dict look-up; only if no resource has that very URI are the templates tried, in the order of their registration.
+Registering compiles the template and checks that it agrees with the parameters of the handler. A read is one dict
+look-up. If no resource has exactly this URI, the templates are tried in the order of their registration.
 Spec: /specification/2026-07-28/server/resources.
 """
 
@@ -40,7 +40,7 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x1f\x7f]*")
 
 
 class NotAPath:
-    """Says, in an annotation, that a variable is not a path: what is in the URI is handed over unchecked.
+    """A marker in an annotation: the variable is not a path, so that its value is not checked as one.
 
     >>> from typing import Annotated
     >>> def page(url: Annotated[str, NotAPath]) -> str:
@@ -228,7 +228,7 @@ class Resources:
         return made
 
     def _find(self, call: Call, uri: str) -> tuple[CompiledResource, Arguments]:
-        """The resource with that very URI, else the first template that it fits, types included."""
+        """The resource with exactly this URI, else the first template that it fits, types included."""
         exact = self.catalog.find(uri, call)
         refused: ShapeError | None = None
         for resource in (exact,) if exact is not None else self.templates.visible(call):

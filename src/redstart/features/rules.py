@@ -29,10 +29,10 @@ Options = TypeVar("Options")
 S = TypeVar("S", bound=Struct)
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
-Take = Callable[[str, Any], Any]
+Reader = Callable[[str, Any], Any]
 """Gives the value as it is kept; what is wrong is a TypeError or ValueError whose text begins with the label."""
 
-# Our files, those that evaluate an annotation which was written as text, and those that run a coroutine.
+# Files that are not the user's: ours, those of Python that evaluate an annotation written as text, and asyncio.
 NOT_THEIRS: Final = (
     os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
     os.path.join(os.path.dirname(asyncio.__file__), ""),
@@ -45,7 +45,7 @@ class OptionError(RegistrationError, ValueError):
 
 
 def calling_frame() -> FrameType:
-    """The innermost frame that is not ours."""
+    """The innermost frame of the user's code."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(NOT_THEIRS):
         frame = frame.f_back
@@ -83,10 +83,10 @@ def wrong(label: str, words: str, value: object, hint: str = "") -> NoReturn:
 class Rule:
     """What the value of an option must be, and what it is when it is not given."""
 
-    __slots__ = ("default", "optional", "take")
+    __slots__ = ("default", "optional", "read")
 
-    def __init__(self, take: Take, default: object = None, *, optional: bool | None = None) -> None:
-        self.take = take
+    def __init__(self, read: Reader, default: object = None, *, optional: bool | None = None) -> None:
+        self.read = read
         self.default = default
         self.optional = default is None if optional is None else optional
 
@@ -95,7 +95,7 @@ class Rule:
         if value is None and self.optional:
             return self.default
         try:
-            return self.take(label, value)
+            return self.read(label, value)
         except Wrong as error:
             optional = self.optional and self.default is None and error.label == label
             raise OptionError(f"{caller()}: {error.or_none() if optional else error}") from None
@@ -134,7 +134,7 @@ def checked(
 
 
 def showing(kind: object) -> Callable[[F], F]:
-    """Let `help()` and editors that run the code see the options that `**options` stands for."""
+    """Give a function a signature that lists its `**options`, for `help()` and editors that run the code."""
 
     def show(fn: F) -> F:
         signature = inspect.signature(fn)
@@ -158,7 +158,7 @@ def _shown(kind: object) -> list[inspect.Parameter]:
 
 
 def decorating(given: object, name: str, serve: Callable[[Any, str], object]) -> object:
-    """`@tool` and `tool(fn, name="x")` are given the function, `@tool("x")` and `@tool(name="x")` only a name."""
+    """`@tool` and `tool(fn, name="x")` get the function at once, `@tool("x")` and `@tool(name="x")` get it later."""
     if given is None or isinstance(given, str):
         return lambda fn: serve(fn, given or name)
     return serve(given, name)
@@ -265,19 +265,19 @@ def anything(label: str, value: object) -> object:
     return value
 
 
-def one_of(*choices: str) -> Take:
+def one_of(*choices: str) -> Reader:
     """One of a few words."""
 
-    def take(label: str, value: object) -> str:
+    def read(label: str, value: object) -> str:
         if not isinstance(value, str) or value not in choices:
             hint = did_you_mean(value, choices) if isinstance(value, str) else ""
             wrong(label, f"one of {', '.join(choices)}", value, hint)
         return value
 
-    return take
+    return read
 
 
-def at_least(least: int) -> Take:
+def at_least(least: int) -> Reader:
     return lambda label, value: whole(label, value, least)
 
 

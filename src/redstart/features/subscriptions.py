@@ -1,6 +1,6 @@
-"""Who is told when something changes: handshake sessions, and the `subscriptions/listen` streams of modern clients.
+"""Change notifications for handshake sessions, and for the `subscriptions/listen` streams of modern clients.
 
-One call, `changed` or `updated`, reaches both. A change is told once per turn of the loop, however often it happened.
+One call, `changed` or `updated`, reaches both. A change is told once per turn of the loop, even if it happened often.
 Spec: /specification/2026-07-28/basic/patterns/subscriptions.
 """
 

@@ -1,7 +1,7 @@
 """Tools: what a model may call.
 
-A Tool is what a user declares. Registering it compiles it: its schema, its decoder, its header rules, the way its
-result becomes content. What is left for a call is one dict look-up, one decode, the function, one encode.
+A Tool is what a user declares. Registering it compiles its schema, its decoder, its header rules and the conversion of
+its result, so that a call is one dict look-up, one decode, the function and one encode.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NAME: Final = r"[A-Za-z0-9_.-]{1,128}"
 
 
 class Tool(Declared):
-    """A function that a model may call, and what is told about it. Registering it does not change it.
+    """A function that a model may call, and what clients are told about it. Registering it does not change it.
 
     >>> from redstart import Parameter
     >>> tool = Tool("shout", handler=lambda args: args["text"].upper(), parameters=[Parameter("text", required=True)])
@@ -82,7 +82,7 @@ class Tool(Declared):
         self.typed = self.parameters is None and self.input_schema is None
         """Whether the arguments follow from the handler's own signature."""
         self.lenient = False
-        """Whether an argument of a type that JSON does not know is a string, and such a result promises nothing."""
+        """Whether types unknown to JSON are allowed: such an argument is a string, such a result has no schema."""
 
     # ------------------------------------------------------------ registration
 
@@ -146,7 +146,7 @@ class Tool(Declared):
                 log.warning("%s: annotations of %s: no client knows %r%s", self.place, self.name, name, hint)
 
     def _warn_of_bare_context(self, signature: Signature) -> None:
-        """Warn of `ctx` without an annotation: it becomes an argument that every model is asked for."""
+        """Warn of `ctx` without an annotation: it becomes an argument that models must give."""
         if any(field.name == "ctx" and field.annotation is Any for field in signature.fields):
             kind = "Context" if inspect.iscoroutinefunction(self.handler) else "SyncContext"
             text = "%s: ctx of %s is an argument of the tool, because it has no annotation; write `ctx: %s`"
@@ -181,7 +181,7 @@ class CompiledTool(Compiled[Tool], kw_only=True):
 
 
 def tool_of(fn: Function, injected: Injected) -> Tool:
-    """The tool that a function is, as it stands or as `@predicate` has marked it."""
+    """The tool for a function, which `@predicate` may have marked."""
     marks = getattr(fn, "__redstart_predicate__", None)
     if marks is None:
         return Tool(handler=fn)
@@ -218,7 +218,7 @@ class Tools:
         return self._run(call, tool, None if raw is UNSET else raw, call.dialect.structured)
 
     async def run(self, call: Call, name: str, raw: bytes) -> t.ToolResult:
-        """The result of the tool `name`, on behalf of `call` but whole, whatever its revision; for other handlers."""
+        """The result of the tool `name` for another handler: whole, whatever the revision of `call`."""
         tool = self.catalog.find(name, call)
         if tool is None:
             raise self.catalog.unknown(name, call)
@@ -310,9 +310,9 @@ def missing_capability(paths: Sequence[str], question: str = "") -> ProtocolErro
     )
 
 
-def _too_big(tool: CompiledTool, found: int) -> t.ToolResult:
+def _too_big(tool: CompiledTool, size: int) -> t.ToolResult:
     text = (
-        f"The result of {tool.key} has {found} bytes, more than its limit of {tool.result_limit}. "
+        f"The result of {tool.key} has {size} bytes, more than its limit of {tool.result_limit}. "
         "Narrow the request: ask for fewer items, a shorter range or less detail."
     )
     return t.ToolResult(content=[t.Text(text)], is_error=True)

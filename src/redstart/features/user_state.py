@@ -1,7 +1,7 @@
-"""`ctx.state`: what a server remembers of one user between calls, in the store, as JSON.
+"""`ctx.state`: values that a server keeps for one user between calls, in the store, as JSON.
 
-Who may read a value is part of its key: see `store.shared.scoped`. Over HTTP nobody is known without `auth=`, and
-strangers must not share a memory, so there it is refused; the one client of stdio is the one local user.
+The user is part of the key of a value: see `store.shared.scoped`. Over HTTP without `auth=` the user is not known, and
+two unknown users must not share a state, so it is refused there. On stdio there is one client, the local user.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOBODY = (
 
 
 class State:
-    """The values of whoever makes a call.
+    """The values of the user who makes a call.
 
     >>> async def count(ctx: Context) -> int:
     ...     seen = await ctx.state.get("seen", 0) + 1
@@ -67,7 +67,7 @@ class State:
         await self._store.kv_set(self._key(key), kept, ttl)
 
     async def delete(self, key: str) -> None:
-        """Forget a value; one that is not there is fine too."""
+        """Delete a value. It is not an error if there is none."""
         await self._store.kv_delete(self._key(key))
 
 
@@ -93,5 +93,5 @@ class SyncState:
         self._wait(self._state.set(key, value, ttl))
 
     def delete(self, key: str) -> None:
-        """Forget a value; one that is not there is fine too."""
+        """Delete a value. It is not an error if there is none."""
         self._wait(self._state.delete(key))

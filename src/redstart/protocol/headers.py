@@ -135,10 +135,13 @@ def param_rules(schema: object) -> list[ParamRule]:
     ['Mcp-Param-Region']
     """
     rules: dict[bytes, ParamRule] = {}
-    for path, annotated in header_annotations(schema):
+    for path, annotated in _annotations(schema):
         name = annotated["x-mcp-header"]
-        if not reachable(path):
-            continue
+        if not path or "" in path:
+            raise ValueError(
+                f"x-mcp-header {name!r} is not reachable through properties alone, so clients must refuse the tool: "
+                "put it on an argument, or on a property of an object, not inside of an array, a union or a $ref"
+            )
         where = f"x-mcp-header of {'.'.join(path)!r}"
         if not isinstance(name, str) or not re.fullmatch(TOKEN, name):
             raise ValueError(f"{where} must be a header name (an HTTP token), not {name!r}")
@@ -151,16 +154,11 @@ def param_rules(schema: object) -> list[ParamRule]:
     return list(rules.values())
 
 
-def reachable(path: tuple[str, ...]) -> bool:
-    """Whether the path to an annotation has `properties` only; other paths are not allowed."""
-    return bool(path) and "" not in path
-
-
-def header_annotations(schema: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], JsonMapping]]:
+def _annotations(schema: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], JsonMapping]]:
     """Every subschema with an `x-mcp-header`, and its path: "" stands for any keyword but `properties`."""
     if isinstance(schema, list):
         for item in schema:
-            yield from header_annotations(item, (*path, ""))
+            yield from _annotations(item, (*path, ""))
     if not isinstance(schema, Mapping):
         return
     if "x-mcp-header" in schema:
@@ -168,9 +166,9 @@ def header_annotations(schema: object, path: tuple[str, ...] = ()) -> Iterator[t
     for keyword, value in schema.items():
         if keyword in _NAMED_SCHEMAS and isinstance(value, Mapping):
             for name, subschema in value.items():
-                yield from header_annotations(subschema, (*path, name if keyword == "properties" else ""))
+                yield from _annotations(subschema, (*path, name if keyword == "properties" else ""))
         elif keyword not in _VALUES:
-            yield from header_annotations(value, (*path, ""))
+            yield from _annotations(value, (*path, ""))
 
 
 def duplicated(pairs: Iterable[tuple[bytes, bytes]]) -> bytes | None:

@@ -95,8 +95,6 @@ class Runtime(Runner):
         self.describe: Callable[[], Description]
         """Makes the next description and puts it into `current`. `Dispatch` sets it."""
         self.hub = Hub(lambda: self.description.capabilities, lambda uri: self.resources.rule(uri))
-        if options["store"] is not None:  # an error in the option is raised now, not at first use
-            _ = self.store
         self.force_replay = False
         """Whether handshake calls are replayed too: after each answer the handler runs again from its first line."""
         self.lifespans: list[Callable[[], AbstractAsyncContextManager[object]]] = []
@@ -158,6 +156,11 @@ class Runtime(Runner):
 
         timeout, single_use = self.options["ask_timeout"], self.options["single_use"]
         return Asking(self.name, self._find_tool, self.keys, lambda: self.store, timeout, single_use)
+
+    @property
+    def _shares(self) -> bool:
+        """Whether the store is one that we open, and that outlives this process."""
+        return isinstance(self.options["store"], str) and self.options["store"] != "memory://"
 
     @cached_property
     def tasks(self) -> Tasks:
@@ -233,7 +236,7 @@ class Runtime(Runner):
             task.cancel()
         self.hub.close()
         if "worker" in self.__dict__:
-            await self.worker.stop(DRAIN)
+            await self.worker.stop(DRAIN if self._shares else 0)  # the tasks in memory end with this process
         if "asking" in self.__dict__:
             await self.asking.steps.finish()
         await self.pool.settle(GRACE)
@@ -242,6 +245,8 @@ class Runtime(Runner):
             self.authenticator.close()
         if stack is not None:
             await stack.aclose()
+        if self._shares:
+            await self.store.close()  # it opens again where it is used again
 
     # ------------------------------------------------------------ calls
 

@@ -62,10 +62,11 @@ def checked_keys(label: str, keys: object) -> list[str | bytes]:
     return found
 
 
-def store(label: str, value: "str | SharedState | None") -> "SharedState":
+def store(label: str, value: "str | SharedState") -> "str | SharedState":
     from redstart.store.open import open_state
 
-    return open_state(value)
+    open_state(value)  # an error in it is raised now
+    return value
 
 
 def task_limits(label: str, value: object) -> "TaskLimits":

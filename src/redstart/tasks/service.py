@@ -20,6 +20,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from redstart.asking.dialogue import Asking
+from redstart.asking.questions import CANCEL
 from redstart.features.errors import log
 from redstart.features.lifecycle import can_list
 from redstart.features.principal import principal_key
@@ -30,7 +31,7 @@ from redstart.schema.errors import ShapeError
 from redstart.store.open import Store
 from redstart.store.shared import SharedState, StoreAway, scoped
 from redstart.store.tasks import StoredTask, topic_of
-from redstart.tasks.record import Placement, Record, Task, TaskLimits, TaskRequest, answer, finish, token_of
+from redstart.tasks.record import Placement, Record, Task, TaskLimits, TaskRequest, answer, fail, finish, token_of
 from redstart.wire.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -331,10 +332,17 @@ class Tasks:
         """`tasks/result`: wait until the task has ended, and ask its questions meanwhile."""
         task = await self.find(call)
         related = {RELATED_TASK: {"taskId": task.id}}
-        async with aclosing(self.follow(task)) as states:
-            async for task in states:
-                if task.record.status == "input_required":
-                    await self._ask(call, task, related)
+        asking: asyncio.Task[None] | None = None
+        try:
+            async with aclosing(self.follow(task)) as states:
+                async for task in states:
+                    if task.record.status != "input_required" and asking is not None:
+                        asking.cancel()
+                    elif task.record.open and (asking is None or asking.done()):
+                        asking = self._run_beside(self._ask(call, task, related))
+        finally:
+            if asking is not None:
+                asking.cancel()
         record = task.record
         if record.status == "cancelled":
             raise ProtocolError(INVALID_PARAMS, "The task was cancelled")
@@ -355,10 +363,16 @@ class Tasks:
                 continue  # another `tasks/result` of this task asks it
             params = {**decode(question.params), "_meta": related}
             reply = await self._asking().request_raw(call, question.method, params)
-            if reply is None:  # nobody answers: the question may be asked again
-                await self.store.kv_delete(asked)
-                continue
-            await self._answer(task, {key: reply})
+            if reply is not None:
+                await self._answer(task, {key: reply})
+            elif question.method == "elicitation/create":
+                await self._answer(task, {key: CANCEL})
+            else:
+                await self._fail(task, f"The client did not answer {question.method}")
+
+    async def _fail(self, task: Task, text: str) -> None:
+        error = ProtocolError(INTERNAL_ERROR, text)
+        await self.change(task, lambda task: None if task.ended else fail(task, self.limits, error))
 
     # ------------------------------------------------------------ views
 

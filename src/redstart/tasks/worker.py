@@ -35,7 +35,7 @@ FENCED: Final = 2 / 3
 """The part of a lease without a renewal after which a worker stops its own legs."""
 SWEEP: Final = 1.0
 """Seconds between two looks for tasks that are overdue, and for tasks to claim if no message came."""
-SWEPT: Final = 50
+SWEPT: Final = 20
 NOTES: Final = 0.25
 """Seconds between two writes of the progress of one task."""
 UNWATCHED: Final = 0.05
@@ -104,7 +104,7 @@ class Worker:
                 if free > 0:
                     claimed = await self._quietly(self.tasks.store.task_claim(self._queues(), free, limits.lease), [])
                 for stored in claimed:
-                    self._begin(stored)
+                    await self._quietly(self._begin(stored), None)
                 if not claimed:
                     self._room = loop.create_future()
                     await bell.wait(SWEEP, self._room)
@@ -114,7 +114,7 @@ class Worker:
     def _queues(self) -> list[str]:
         return [self.tasks.queue(name) for name, tool in self._tools().items() if tool.declared.task != "forbidden"]
 
-    def _begin(self, stored: StoredTask) -> None:
+    async def _begin(self, stored: StoredTask) -> None:
         leg = Leg(self, Task(stored))
         self._renewed = self._renewed or asyncio.get_running_loop().time()
         running = self.legs[leg] = asyncio.get_running_loop().create_task(leg.run())
@@ -130,8 +130,9 @@ class Worker:
     async def _beat(self) -> None:
         """Renew the leases of all legs; stop those that are no longer ours."""
         limits, loop = self.tasks.limits, asyncio.get_running_loop()
+        changed: list[str] | None = []
         while True:
-            await asyncio.sleep(limits.lease / BEATS)
+            await asyncio.sleep(limits.lease / BEATS if changed is not None else 0)
             now, legs = loop.time(), {leg.id: leg for leg in self.legs}
             held = [leg.task.stored for leg in legs.values()]
             changed = await self._quietly(self.tasks.store.task_hold(held, limits.lease), None) if held else []
@@ -145,15 +146,19 @@ class Worker:
 
     async def _sweep(self) -> None:
         """Do what is overdue: forget old tasks, and decide about those whose worker or user is gone."""
-        store = self.tasks.store
+        store, lease = self.tasks.store, self.tasks.limits.lease
         while True:
-            found = await self._quietly(store.task_claim([OVERDUE], SWEPT, 10 * SWEEP), [])
+            found = await self._quietly(store.task_claim([OVERDUE], SWEPT, 2 * SWEEP), None)
+            if found is None:  # the leases have run on while the store was away: who lives renews them first
+                await asyncio.sleep(min(lease / 3, 2 * SWEEP))
+                continue
             for stored in found:
-                await self._quietly(self._settle(Task(stored)), None)
+                await self._quietly(self._settle(stored), None)
             if len(found) < SWEPT:
-                await asyncio.sleep(min(SWEEP, self.tasks.limits.lease / BEATS))
+                await asyncio.sleep(min(SWEEP, lease / BEATS))
 
-    async def _settle(self, task: Task) -> None:
+    async def _settle(self, stored: StoredTask) -> None:
+        task = Task(stored)
         if task.ended:
             await self.tasks.store.task_delete(task.stored)
             return
@@ -165,8 +170,10 @@ class Worker:
             return await work
         except StoreAway as error:
             log.warning("tasks wait: %s", error)
-            await asyncio.sleep(AGAIN)
-            return otherwise
+        except Exception:  # one task that cannot be read must not stop the others
+            log.exception("a task is left as it is")
+        await asyncio.sleep(AGAIN)
+        return otherwise
 
 
 class Leg:

@@ -46,7 +46,7 @@ class Limits(Struct, frozen=True):
 
     max_body: int = MAX_BODY
     keep_alive: float = KEEP_ALIVE
-    """Seconds without an event after which a stream gets a comment."""
+    """A quiet stream gets a comment each time that so many seconds have passed."""
     write_deadline: float = WRITE_DEADLINE
     """Seconds that the client has to take what was sent to it."""
 

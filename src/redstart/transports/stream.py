@@ -45,14 +45,12 @@ class Writer(Struct, eq=False):
     _request: HttpRequest
     _headers: HeaderList
     closed: bool = False
-    shed: bool = False
     on_shed: Callable[[], None] | None = None
     """Called when the stream is closed because its client does not read."""
     _events: deque[bytes] = field(default_factory=deque)
     _bytes: int = 0
     _blocked: float = 0.0
     """Since when the client has yet to take what was sent last."""
-    _last: float = 0.0
     _idle: asyncio.Event = field(default_factory=asyncio.Event)
     _parked: asyncio.Future[None] | None = None
     """What the pump waits for while there is nothing to send."""
@@ -73,7 +71,6 @@ class Writer(Struct, eq=False):
         # Written at once: with thousands of listeners it would cost time to wake the pump of each of them.
         # The last one goes out together with the end of the response.
         if not last and self._parked is not None and not self._events and self._request.write(event):
-            self._last = self._loop.time()
             return
         if self._blocked and (len(self._events) >= MAX_EVENTS or self._bytes >= MAX_BYTES):
             log.warning(
@@ -81,11 +78,7 @@ class Writer(Struct, eq=False):
                 len(self._events),
                 self._bytes,
             )
-            self._events.clear()
-            self._events.append(SHED)
-            self.close()
-            self._loop.call_later(self.patience, self._pump.cancel)
-            self._tell_shed()
+            self._shed(self.patience)
             return
         self._events.append(event)
         self._bytes += len(event)
@@ -108,7 +101,7 @@ class Writer(Struct, eq=False):
 
     async def drain(self) -> None:
         """Wait until the client has taken what was queued."""
-        if self._events and not self._pump.done():
+        if self._events:
             self._idle.clear()
             await self._idle.wait()
 
@@ -133,8 +126,12 @@ class Writer(Struct, eq=False):
         self._wake()
         self._idle.set()
 
-    def _tell_shed(self) -> None:
-        self.shed = True
+    def _shed(self, patience: float) -> None:
+        """Close the stream of a client that does not read; the client is told why, if it reads on in time."""
+        self._events.clear()
+        self._events.append(SHED)
+        self.close()
+        self._loop.call_later(patience, self._pump.cancel)
         if self.on_shed is not None:
             self.on_shed()
 
@@ -143,21 +140,16 @@ class Writer(Struct, eq=False):
             self._parked.set_result(None)
 
     def _beat(self) -> None:
-        """Send a comment if nothing was sent for a while. There is one timer per stream, not one per event."""
-        now, limits = self._loop.time(), self._request.limits
+        """Send a comment, so that nobody takes a quiet stream for a dead one."""
+        blocked, limits = self._blocked, self._request.limits
         # Where the connection is ours it has its own deadline, and knows how much the client has taken.
-        if not self._request.own_connection and self._blocked and now - self._blocked > limits.write_deadline:
+        if not self._request.own_connection and blocked and self._loop.time() - blocked > limits.write_deadline:
             log.warning("a stream was closed: its client has not read for %g s", limits.write_deadline)
-            self.abort()
-            self._pump.cancel()
-            self._tell_shed()
+            self._shed(0)
             return
-        due = self._last + limits.keep_alive - now
-        if due <= 0:
-            due = limits.keep_alive
-            if self._parked is not None:
-                self.push(SSE_COMMENT)
-        self._timer = self._loop.call_later(due, self._beat)
+        if self._parked is not None:
+            self.push(SSE_COMMENT)
+        self._timer = self._loop.call_later(limits.keep_alive, self._beat)
 
     async def _run(self) -> None:
         request = self._request
@@ -169,18 +161,16 @@ class Writer(Struct, eq=False):
                     await self._send_queued(request.send)
                     continue
                 self._idle.set()
-                self._last = self._loop.time()
                 self._parked = self._loop.create_future()
                 await self._parked
                 self._parked = None
             await self._send_queued(request.finish)
-        except OSError:  # some servers raise where the client has gone
-            self.closed = True
+        except OSError:
+            pass  # some servers raise it where the client has gone
         finally:
-            self._parked = None
             self._timer.cancel()
-            self._idle.set()
             self.on_shed = None
+            self.abort()
 
     async def _send_queued(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Send all events that are queued, as one part."""
@@ -234,9 +224,6 @@ class EventLog(Struct, eq=False):
     def after(self, stream: Stream, sequence: int) -> list[bytes]:
         return [event for of, number, event in self._events if of is stream and number > sequence]
 
-    def has(self, stream: Stream, sequence: int) -> bool:
-        return any(of is stream and number == sequence for of, number, _ in self._events)
-
     def clear(self) -> None:
         while self._events:
             self._drop()
@@ -284,12 +271,11 @@ class Stream(Struct, eq=False):
 
     def can_resume(self, after: int) -> bool:
         """Whether a client that comes back gets what it waits for: of a stream that has ended, its last event."""
-        return not self.ended or after >= self.sequence or self._log.has(self, self.sequence)
+        return not self.ended or after >= self.sequence or bool(self._log.after(self, after))
 
     def attach(self, writer: Writer, after: int) -> None:
         """A client came back: replay what it missed, then go on."""
-        if self.writer is not None and self.writer is not writer:
-            self.writer.close()
+        self.detach()
         for event in self._log.after(self, after):
             writer.push(event)
         if self.ended:

@@ -1,0 +1,20 @@
+"""A short version of `make torture`: workers and engines are killed, and no task is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from store.engines import program
+from tasks.torture import torture
+
+NEEDS = {"redis": "redis-server", "postgresql": "postgres"}
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("engine", ["sqlite", "redis", "postgresql"])
+def test_no_task_is_lost(engine: str) -> None:
+    if engine in NEEDS:
+        program(NEEDS[engine])
+    outcome = torture(engine, tasks=120, lease=3, seed=7)
+    assert outcome["kills"] > 0
+    assert outcome["engine kills"] == (0 if engine == "sqlite" else 1), outcome
