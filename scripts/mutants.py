@@ -74,7 +74,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/cli/test_run.py",
     ),
     "transports/pipe.py": ("tests/transports/test_pipe.py", "tests/server/test_running.py"),
-    "transports/loop.py": ("tests/server/test_running.py", "tests/transports/test_serve.py"),
+    "transports/loop.py": ("tests/transports/test_loop.py", "tests/server/test_running.py"),
     "transports/serve.py": (
         "tests/transports/test_serve.py",
         "tests/transports/test_stop_while_asking.py",
