@@ -82,9 +82,10 @@ class Connections(Generic[C]):
                 connection = await self._take()
             try:
                 yield connection
-            except BaseException:
+            except BaseException as error:
                 await self._close(connection)
-                await self.close()
+                if isinstance(error, Exception):  # a caller that was cancelled says nothing about the others
+                    await self.close()
                 raise
             self._idle.append(connection)
         finally:
