@@ -7,13 +7,12 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 from redstart.store.open import Store, open_store
 from store import engines
 
-NAMES = [name for name in ("memory", "sqlite", "redis", "postgresql") if find_spec(f"redstart.store.{name}")]
+NAMES = ("memory", "sqlite", "redis", "postgresql")
 PATIENCE = 20.0
 
 
