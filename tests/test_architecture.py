@@ -306,6 +306,7 @@ def test_a_hello_server_loads_few_modules() -> None:
     loaded = done.stderr.decode().split()
     ours = [module for module in loaded if module.partition(".")[0] == "redstart"]
     assert len(ours) <= MAX_MODULES, f"{len(ours)} modules:\n" + "\n".join(ours)
+    assert [module for module in ours if module.split(".")[1:2] in (["tasks"], ["store"], ["asking"])] == []
     assert [module for module in loaded if module.partition(".")[0] in sys.stdlib_module_names] == []
 
 

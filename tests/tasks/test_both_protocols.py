@@ -2,118 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
-from redstart import Accepted, Context, ProtocolError, Server, SyncContext, ToolError
+from redstart import Context, Server
 from support import JUNE, MODERN, NOVEMBER, Peer, run
-
-EXTENSION: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-RELATED = "io.modelcontextprotocol/related-task"
-TERMINAL = ("completed", "failed", "cancelled")
-
-
-def jobs() -> Server:
-    server = Server("jobs", threads=4)
-
-    @server.tool(task="optional")
-    async def double(number: int) -> int:
-        return 2 * number
-
-    @server.tool(task="required")
-    async def must(number: int) -> int:
-        return number
-
-    @server.tool
-    async def plain() -> str:
-        return "plain"
-
-    @server.tool(task="optional")
-    async def fails() -> str:
-        raise ToolError("no such bird")
-
-    @server.tool(task="optional")
-    async def breaks() -> str:
-        raise ProtocolError(-32050, "broken", {"part": 3})
-
-    @server.tool(task="optional")
-    async def sleeps() -> str:
-        await asyncio.Event().wait()
-        return "never"
-
-    @server.tool(task="optional")
-    def waits(ctx: SyncContext) -> str:
-        while not ctx.cancelled:
-            ctx.progress(1)
-        return "too late"
-
-    @server.tool(task="optional")
-    async def greets(ctx: Context) -> str:
-        match await ctx.elicit("Your name?", str):
-            case Accepted(name):
-                return f"Hello {name}"
-        return "no name"
-
-    @server.tool(task="optional")
-    async def asks_two(ctx: Context) -> str:
-        first, second = await asyncio.gather(ctx.ask("First?", str, "a"), ctx.ask("Second?", str, "b"))
-        return f"{first} and {second}"
-
-    @server.tool(task="required", detach="manual")
-    async def later(ctx: Context) -> str:
-        name = await ctx.ask("Your name?", str, "user_name")
-        await ctx.detach()
-        return f"{name} by {ctx.task_id}"
-
-    @server.tool(task="optional")
-    async def tells(ctx: Context) -> str:
-        await ctx.progress(1, 2, "half")
-        return "told"
-
-    return server
-
-
-async def started(peer: Peer, tool: str, /, **arguments: Any) -> dict[str, Any]:
-    """The task that a call has become."""
-    params: dict[str, Any] = {"name": tool, "arguments": arguments}
-    if not peer.modern:
-        params["task"] = {"ttl": 60_000}
-    answer = await peer.request("tools/call", params)
-    assert "result" in answer, answer
-    result: dict[str, Any] = answer["result"]
-    return result if peer.modern else result["task"]
-
-
-async def until(peer: Peer, id: str, *wanted: str) -> dict[str, Any]:
-    """The task in one of these states; a client polls."""
-    while True:
-        task: dict[str, Any] = (await peer.call("tasks/get", taskId=id))["result"]
-        if task["status"] in (wanted or TERMINAL):
-            return task
-        await asyncio.sleep(0.005)
-
-
-def with_peer(
-    revision: str, script: Any, capabilities: dict[str, Any] | None = None, server: Server | None = None
-) -> Any:
-    server = server or jobs()
-
-    async def main() -> Any:
-        given: dict[str, Any] = {"elicitation": {}} | (EXTENSION if revision == MODERN else {})
-        peer = await Peer(server, revision, capabilities=given if capabilities is None else capabilities).open()
-        try:
-            return await script(peer)
-        finally:
-            await peer.close()
-
-    return run(main(), server, seconds=4)
-
+from tasks.clients import EXTENSION, RELATED, TERMINAL, jobs, started, until, with_peer
 
 # ---------------------------------------------------------------- who gets a task
 
 
+@pytest.mark.requirement("T78")
 def test_a_modern_client_with_the_extension_gets_a_task_at_once() -> None:
     async def script(peer: Peer) -> None:
         task = await started(peer, "double", number=21)
@@ -128,6 +28,7 @@ def test_a_modern_client_with_the_extension_gets_a_task_at_once() -> None:
     with_peer(MODERN, script)
 
 
+@pytest.mark.requirement("T81")
 def test_a_modern_client_without_the_extension_is_served_at_once_or_told_what_it_lacks() -> None:
     async def script(peer: Peer) -> None:
         assert (await peer.tool("double", number=21))["structuredContent"] == {"result": 42}
@@ -143,6 +44,7 @@ def test_a_modern_client_without_the_extension_is_served_at_once_or_told_what_it
     with_peer(MODERN, script, {})
 
 
+@pytest.mark.requirement("33", "122", "124", "128", "129", "131", "T69")
 def test_a_client_of_november_asks_for_a_task() -> None:
     async def script(peer: Peer) -> None:
         assert peer.opened["result"]["capabilities"]["tasks"] == {
@@ -162,6 +64,7 @@ def test_a_client_of_november_asks_for_a_task() -> None:
     with_peer(NOVEMBER, script)
 
 
+@pytest.mark.requirement("123", "125", "140", "T71", "T72")
 @pytest.mark.parametrize(
     ("tool", "task", "code"),
     [("plain", {}, -32601), ("must", None, -32601), ("double", {"ttl": -1}, -32602), ("double", {"ttl": "1"}, -32602)],
@@ -174,6 +77,7 @@ def test_what_a_client_of_november_may_not_ask_for(tool: str, task: Any, code: i
     with_peer(NOVEMBER, script)
 
 
+@pytest.mark.requirement("140", "T67")
 def test_a_ttl_is_cut_to_an_hour() -> None:
     async def script(peer: Peer) -> None:
         params = {"name": "double", "arguments": {"number": 1}, "task": {"ttl": 10**9}}
@@ -182,6 +86,7 @@ def test_a_ttl_is_cut_to_an_hour() -> None:
     with_peer(NOVEMBER, script)
 
 
+@pytest.mark.requirement("33", "126", "127", "T17")
 def test_older_clients_run_everything_at_once_and_have_no_tasks() -> None:
     async def script(peer: Peer) -> None:
         assert "tasks" not in peer.opened["result"]["capabilities"]
@@ -213,6 +118,7 @@ def test_a_server_without_such_tools_has_no_tasks() -> None:
 # ---------------------------------------------------------------- how it ends
 
 
+@pytest.mark.requirement("142", "T70", "T79")
 def test_an_error_of_the_tool() -> None:
     async def november(peer: Peer) -> None:
         task = await started(peer, "fails")
@@ -228,6 +134,7 @@ def test_an_error_of_the_tool() -> None:
     with_peer(MODERN, modern)
 
 
+@pytest.mark.requirement("129", "142")
 def test_an_error_of_the_protocol() -> None:
     wanted = {"code": -32050, "message": "broken", "data": {"part": 3}}
 
@@ -244,6 +151,7 @@ def test_an_error_of_the_protocol() -> None:
     with_peer(MODERN, modern)
 
 
+@pytest.mark.requirement("132", "133", "134", "135", "T68", "T80")
 @pytest.mark.parametrize("tool", ["sleeps", "waits"])
 def test_cancelled(tool: str) -> None:
     async def november(peer: Peer) -> None:
@@ -266,6 +174,7 @@ def test_cancelled(tool: str) -> None:
     with_peer(MODERN, modern)
 
 
+@pytest.mark.requirement("131", "T80")
 @pytest.mark.parametrize("revision", [NOVEMBER, MODERN])
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel", "tasks/result", "tasks/update"])
 def test_an_unknown_id(revision: str, method: str) -> None:
@@ -277,6 +186,7 @@ def test_an_unknown_id(revision: str, method: str) -> None:
     with_peer(revision, script)
 
 
+@pytest.mark.requirement("T85")
 def test_the_eras_do_not_see_each_others_tasks() -> None:
     server = jobs()
 
@@ -296,6 +206,7 @@ def test_the_eras_do_not_see_each_others_tasks() -> None:
 # ---------------------------------------------------------------- questions
 
 
+@pytest.mark.requirement("T84")
 def test_a_question_of_a_modern_task() -> None:
     async def script(peer: Peer) -> None:
         id = (await started(peer, "greets"))["taskId"]
@@ -311,6 +222,7 @@ def test_a_question_of_a_modern_task() -> None:
     with_peer(MODERN, script)
 
 
+@pytest.mark.requirement("T84")
 def test_answers_come_one_by_one() -> None:
     async def script(peer: Peer) -> None:
         id = (await started(peer, "asks_two"))["taskId"]
@@ -328,6 +240,7 @@ def test_answers_come_one_by_one() -> None:
     with_peer(MODERN, script)
 
 
+@pytest.mark.requirement("T84")
 def test_a_question_that_is_asked_again_has_another_key() -> None:
     server = Server("again")
 
@@ -351,6 +264,7 @@ def test_a_question_that_is_asked_again_has_another_key() -> None:
     with_peer(MODERN, script, server=server)
 
 
+@pytest.mark.requirement("143")
 def test_a_question_of_a_task_of_november_comes_on_the_stream_of_its_result() -> None:
     async def script(peer: Peer) -> None:
         id = (await started(peer, "greets"))["taskId"]
@@ -365,6 +279,7 @@ def test_a_question_of_a_task_of_november_comes_on_the_stream_of_its_result() ->
     with_peer(NOVEMBER, script)
 
 
+@pytest.mark.requirement("T83")
 @pytest.mark.parametrize("revision", [NOVEMBER, MODERN])
 def test_a_handler_asks_first_and_becomes_a_task_then(revision: str) -> None:
     async def script(peer: Peer) -> None:
@@ -392,6 +307,7 @@ def test_a_handler_asks_first_and_becomes_a_task_then(revision: str) -> None:
 # ---------------------------------------------------------------- notifications and lists
 
 
+@pytest.mark.requirement("139", "141")
 def test_status_and_progress_are_told_to_a_client_of_november() -> None:
     server = jobs()
 
@@ -433,6 +349,7 @@ def test_a_modern_client_listens_to_its_tasks() -> None:
     with_peer(MODERN, script)
 
 
+@pytest.mark.requirement("136", "T73")
 def test_a_client_of_november_lists_its_tasks() -> None:
     async def script(peer: Peer) -> None:
         ids = [(await started(peer, "double", number=n))["taskId"] for n in range(60)]
