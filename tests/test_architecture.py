@@ -77,11 +77,11 @@ BUDGET: dict[str, int] = {
     "tasks": 1050,
     "adopt": 738,
     "server": 1475,  # what a task can do in its context; who runs tasks
-    "transports": 2650,
+    "transports": 2658,
     "auth": 0,  # not built yet
     "client": 1922,  # the bounds of what a server sends
     "testing": 52,
-    "cli": 656,  # factories, what is marked but not served, arguments of the script
+    "cli": 818,  # workers, and the supervisor of several processes; factories, arguments of the script
 }
 LONG_FUNCTIONS: set[str] = set()
 # Lower these when they can be lower. A cycle counts the imports inside of functions and under TYPE_CHECKING too.

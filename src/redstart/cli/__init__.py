@@ -12,6 +12,7 @@ from typing import TextIO
 
 COMMANDS = {
     "run": "serve a file, a module or an object",
+    "worker": "run the tasks of a server that other processes serve",
     "check": "look at a server as clients of every protocol revision do",
     "doctor": "say what is installed and set up, and whether a server starts as a client would start it",
     "install": "print the entry for a client's configuration",
@@ -63,8 +64,8 @@ def _main(argv: Sequence[str] | None) -> int:
             module = import_module(f"redstart.cli.{name}")
             module.options(command)
             command.set_defaults(act=module.act)
-    end = arguments.index("--") if wanted == "run" and "--" in arguments else len(arguments)
+    end = arguments.index("--") if wanted in ("run", "worker") and "--" in arguments else len(arguments)
     own, passed_on = arguments[:end], arguments[end + 1 :]  # what follows `--` is for the script that is served
-    parsed = parser.parse_args(own, argparse.Namespace(passed_on=passed_on))
+    parsed = parser.parse_args(own, argparse.Namespace(passed_on=passed_on, given=arguments))
     status: int = parsed.act(parsed)
     return status

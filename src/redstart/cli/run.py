@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import math
 import sys
 from typing import Final
 
-from redstart.cli.target import ready
+from redstart.cli.target import is_shared, ready, store_option
 from redstart.features.rules import OptionError
 from redstart.server.runtime import DRAIN
+from redstart.server.server import Server
 from redstart.server.settings import MAX_PORT
+from redstart.transports.http_options import HttpOptions
 from redstart.transports.options import transport_options
 
 OF_HTTP: Final = {
@@ -23,6 +26,8 @@ OF_HTTP: Final = {
     "drain": "drain",
 }
 """The options that mean something over HTTP only, and what `Server.run` calls them."""
+MOST: Final = 1000
+"""The most processes, or tasks at once, that can be asked for."""
 
 
 def _port(text: str) -> int:
@@ -31,7 +36,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
@@ -39,6 +44,12 @@ def _seconds(text: str) -> float:
     if not seconds >= 0:
         raise argparse.ArgumentTypeError(f"a number of seconds, not {text}")
     return seconds
+
+
+def whole(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text[:6]) <= MOST:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 to {MOST}, not {text}")
+    return int(text)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -51,18 +62,21 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-host", action="append", help="a further host name to answer to")
     parser.add_argument("--allow-origin", action="append", help="a site whose pages may use the server")
     wait = f"seconds for open calls at the end (default {DRAIN:g})"
-    parser.add_argument("--drain", type=_seconds, help=wait)
+    parser.add_argument("--drain", type=seconds, help=wait)
+    store_option(parser)
+    parser.add_argument("--workers", type=whole, help="how many processes serve (default 1)")
     parser.add_argument("--framing", choices=["auto", "newline", "content-length"], default="auto")
 
 
 def act(arguments: argparse.Namespace) -> int:
-    given = {name: value for name in OF_HTTP if (value := getattr(arguments, name)) is not None}
+    given = {name: value for name in (*OF_HTTP, "workers") if (value := getattr(arguments, name)) is not None}
     if given and not arguments.http:
         sys.stderr.write(f"redstart: --{next(iter(given)).replace('_', '-')} is for HTTP; write --http beside it\n")
         return 2
+    workers: int = given.pop("workers", 1)
     named = {OF_HTTP[name]: value for name, value in given.items()}
     try:
-        transport_options("run", "http", named)
+        _, checked = transport_options("run", "http", named)
     except OptionError as error:
         sys.stderr.write(f"redstart: {str(error).partition(': ')[2]}\n")  # without the line of our own script
         return 2
@@ -72,11 +86,34 @@ def act(arguments: argparse.Namespace) -> int:
         from redstart.transports.stdio import guard_stdout
 
         guard_stdout()
-    server = ready(arguments.target)
+    server = ready(arguments.target, arguments.store)
     if server is None:
         return 2
-    if arguments.http:
+    if not arguments.http:
+        server.run("stdio", framing=arguments.framing)
+    elif workers == 1:
         server.run("http", **named)
     else:
-        server.run("stdio", framing=arguments.framing)
+        from redstart.cli.supervisor import given_listener
+
+        listener = given_listener()
+        if listener is None:
+            return _supervise(server, workers, arguments.given, checked)
+        server.run("http", **named, listener=listener)
     return 0
+
+
+def _supervise(server: Server, workers: int, given: list[str], options: HttpOptions) -> int:
+    """Look after several processes that have the same command as this one."""
+    if not is_shared(server):
+        sys.stderr.write(
+            f"redstart: {workers} processes cannot share a store in memory: what one of them keeps, the others do not "
+            "see. Write --store redis://…, postgresql://… or sqlite:///file.db, or leave out --workers.\n"
+        )
+        return 2
+    from redstart.cli.supervisor import Supervisor
+    from redstart.transports.serve import check_name
+
+    check_name(options["host"], options)
+    command = [sys.executable, "-m", "redstart", *given]
+    return asyncio.run(Supervisor(command, options["host"], options["port"], workers).run())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ from redstart.schema.errors import nearest
 from redstart.schema.types import UnsupportedType
 from redstart.server.server import Server
 from redstart.server.startup_errors import shown, where
+from redstart.store.memory import MemoryStore
 
 R = TypeVar("R")
 
@@ -227,17 +230,40 @@ def _run(load: Callable[[], R], what: str) -> R:
         raise TargetError(f"{what} could not be loaded{where(error)}: {shown(error)}\n{_advice(error)}") from None
 
 
-def ready(target: str) -> Server | None:
-    """The server of `target`, with its keys read; None, and the reason on stderr, if it cannot be served."""
+def ready(target: str, store: str | None = None) -> Server | None:
+    """The server of `target`, with its keys read; None, and the reason on stderr, if it cannot be served.
+
+    A given `store` replaces the one that the server was made with.
+    """
     from redstart.features.errors import SettingsError
 
     try:
         server = load(target)
         server.runtime.load_keys()
+        if store:
+            _use_store(server, store)
     except (TargetError, SettingsError) as error:
         sys.stderr.write(f"redstart: {error}\n")
         return None
     return server
+
+
+def _use_store(server: Server, url: str) -> None:
+    try:
+        server.runtime.use_store(url)
+    except (ValueError, ImportError) as error:
+        raise TargetError(f"--store: {error}") from None
+
+
+def store_option(parser: argparse.ArgumentParser) -> None:
+    """`--store`, or the environment variable REDSTART_STORE."""
+    text = "where tasks and shared state are kept: sqlite:///file.db, redis://… or postgresql://… (or REDSTART_STORE)"
+    parser.add_argument("--store", default=os.environ.get("REDSTART_STORE"), metavar="URL", help=text)
+
+
+def is_shared(server: Server) -> bool:
+    """Whether other processes can see the server's store."""
+    return not isinstance(server.runtime.store, MemoryStore)
 
 
 def _advice(error: Exception) -> str:

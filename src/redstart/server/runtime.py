@@ -106,6 +106,8 @@ class Runtime(Runner):
         """The paths of the MCP endpoints, which cannot be routes."""
         self.failure: Exception | None = None
         """Why it did not start."""
+        self.drain = DRAIN
+        """Seconds that tasks which cannot be repeated have to finish when the runtime stops."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self.at_stop: list[Callable[[], None]] = []
         """Functions of the transports that are called when the runtime stops, before its lifespan ends."""
@@ -131,6 +133,12 @@ class Runtime(Runner):
         from redstart.store.open import open_state
 
         return open_state(self.options["store"])
+
+    def use_store(self, url: str) -> None:
+        """Keep shared state there, whatever the server was made with. For use before the start."""
+        self.options["store"] = url
+        self.__dict__.pop("store", None)
+        _ = self.store
 
     @cached_property
     def authenticator(self) -> Authenticator | None:
@@ -236,7 +244,7 @@ class Runtime(Runner):
             task.cancel()
         self.hub.close()
         if "worker" in self.__dict__:
-            await self.worker.stop(DRAIN if self._shares else 0)  # the tasks in memory end with this process
+            await self.worker.stop(self.drain if self._shares else 0)  # the tasks in memory end with this process
         if "asking" in self.__dict__:
             await self.asking.steps.finish()
         await self.pool.settle(GRACE)

@@ -415,13 +415,13 @@ class Server:
         if http:
             from redstart.transports.serve import run_http
 
-            with _in_words(self):
+            with in_words(self):
                 run_http(self, given)
         else:
             from redstart.transports.stdio import run_stdio
 
             own = given["stdin"] is None and given["stdout"] is None
-            with _in_words(self) if own else nullcontext():
+            with in_words(self) if own else nullcontext():
                 run_stdio(self, given)
 
     @overload
@@ -517,7 +517,7 @@ def _context_for(awaits: bool) -> type[RequestContext]:
 
 
 @contextmanager
-def _in_words(server: Server) -> Iterator[None]:
+def in_words(server: Server) -> Iterator[None]:
     """An error that keeps a server from starting ends the program with a text, as `redstart run` does."""
     try:
         yield

@@ -74,7 +74,7 @@ class Endpoint:
         self.path = "/" + options["path"].strip("/")
         self.guard = Guard(options["allowed_hosts"], options["allowed_origins"], options["public_url"])
         self.limits = Limits(options["max_body_bytes"], options["keep_alive"], options["write_deadline"])
-        self.drain = options["drain"]
+        self.drain = self.runtime.drain = options["drain"]
         self._proxies: Networks = options["trusted_proxies"]  # type: ignore[assignment]  # by its rule
         self.sessions = Sessions(
             found_keys(self.runtime.given_keys)[1],

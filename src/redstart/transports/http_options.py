@@ -1,6 +1,7 @@
 """The options of HTTP: those of `asgi()`, and those that `run("http", …)` takes beside them, each with its rule."""
 
 from collections.abc import Iterable
+from socket import AF_INET, AF_INET6, socket
 from typing import TYPE_CHECKING, Annotated, Final, TypedDict
 
 from redstart.features.rules import FlagOption, Rule, age, at_least, seconds, text, texts, wrong
@@ -64,6 +65,12 @@ def _port(label: str, value: object) -> int:
     return value
 
 
+def _listener(label: str, value: object) -> socket:
+    if not isinstance(value, socket) or value.family not in (AF_INET, AF_INET6):
+        wrong(label, "a TCP socket that is bound", value)
+    return value
+
+
 def _proxies(label: str, value: object) -> "Networks":
     from redstart.transports.address import checked_proxies
 
@@ -93,5 +100,6 @@ class HttpOptions(EndpointOptions, total=False):
 
     host: Annotated[str, Rule(text, "127.0.0.1")]
     port: Annotated[int, Rule(_port, 8000)]
+    listener: Annotated[socket | None, Rule(_listener)]
     body_deadline: Annotated[float, Rule(seconds, BODY_DEADLINE)]
     max_unsent_bytes: Annotated[int, Rule(at_least(1), MAX_UNSENT)]

@@ -39,16 +39,13 @@ def run_http(server: Hosted, options: HttpOptions) -> None:
 
 async def serve_http(server: Hosted, options: HttpOptions) -> None:
     """As `run_http`, in a loop that runs; a cancellation is an orderly end too."""
-    host = options["host"]
-    if not _is_loopback(host) and options["public_url"] is None and not options["allowed_hosts"]:
-        raise SystemExit(
-            f"{host} can be reached from other machines, so say under which name: "
-            'server.run("http", host=…, public_url="https://mcp.example.com") or allowed_hosts=[…]'
-        )
+    listener = options["listener"]
+    host = options["host"] if listener is None else listener.getsockname()[0]
+    check_name(host, options)
     if _is_loopback(host):  # 127.0.0.2, too, is a name that this server answers to
         options["allowed_hosts"] = [*options["allowed_hosts"], _url_host(host)]
     app = Endpoint(server, options)
-    listener = _bind(host, options["port"])
+    listener = listener or bind(host, options["port"])
     try:
         await app.start(signals=False)  # before anybody is told that it is served, and not inside of uvicorn
     except BaseException:
@@ -87,10 +84,22 @@ def _config(app: Endpoint, options: HttpOptions) -> uvicorn.Config:
     )
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def check_name(host: str, options: HttpOptions) -> None:
+    """Refuse an address that others can reach if nobody has said under which name they do."""
+    if not _is_loopback(host) and options["public_url"] is None and not options["allowed_hosts"]:
+        raise SystemExit(
+            f"{host} can be reached from other machines, so say under which name: "
+            'server.run("http", host=…, public_url="https://mcp.example.com") or allowed_hosts=[…]'
+        )
+
+
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket that listens. With `shared` others may listen on the same port, and each gets its part."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listener.bind((host, port))
     except OSError as error:

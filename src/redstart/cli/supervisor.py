@@ -1,0 +1,96 @@
+"""`redstart run … --http --workers N`: several processes that serve one port, and one that looks after them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+from asyncio.subprocess import PIPE, Process, create_subprocess_exec
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from redstart.transports.loop import on_signals
+from redstart.transports.serve import bind
+
+LISTENER: Final = "REDSTART_LISTENER"
+"""The environment variable that tells a process of ours the descriptor of its socket."""
+PAUSE, MAX_PAUSE, STEADY = 0.1, 5.0, 10.0
+"""Seconds before a process that died is started again, at first and at most; after how long it counts as steady."""
+TOLD: Final = (0, -signal.SIGTERM, -signal.SIGINT)
+"""How a process may end that was told to."""
+
+
+def given_listener() -> socket.socket | None:
+    """The socket that a supervisor has given to this process, which then also ends with its supervisor."""
+    descriptor = os.environ.pop(LISTENER, None)
+    if descriptor is None:
+        return None
+    threading.Thread(target=_end_with_supervisor, daemon=True).start()
+    listener = socket.socket(fileno=int(descriptor))
+    listener.setblocking(False)
+    return listener
+
+
+def _end_with_supervisor() -> None:
+    """Our input is a pipe of the supervisor: its end is the end of the supervisor."""
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Supervisor:
+    """Keeps as many processes running as there are sockets."""
+
+    def __init__(self, command: Sequence[str], host: str, port: int, count: int) -> None:
+        self._command = command
+        alone = bind(host, port)  # an error if somebody has this port, even if they would share it
+        self._sockets = [alone] * count
+        if sys.platform == "linux":  # it shares connections out among the sockets of one port
+            port = alone.getsockname()[1]
+            alone.close()
+            self._sockets = [bind(host, port, shared=True) for _ in range(count)]
+        self._running: set[Process] = set()
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> int:
+        """Supervise until SIGTERM or Ctrl-C, and until all processes have ended; the exit status."""
+        with on_signals(self._stop):
+            ended = await asyncio.gather(*map(self._keep, self._sockets))
+        return 0 if all(status in TOLD for status in ended) else 1
+
+    def _stop(self, number: int) -> None:
+        self._stopping.set()
+        for listener in self._sockets:  # as long as one of us has it open, clients would wait in its queue
+            listener.close()
+        for process in self._running:
+            with suppress(ProcessLookupError):
+                process.send_signal(number)
+
+    async def _keep(self, listener: socket.socket) -> int:
+        """Run a process for this socket, and another one when it dies."""
+        pause, clock = PAUSE, asyncio.get_running_loop().time
+        while not self._stopping.is_set():
+            began, process = clock(), await self._start(listener)
+            status = await process.wait()
+            self._running.discard(process)
+            if self._stopping.is_set():
+                return status
+            pause = PAUSE if clock() - began > STEADY else min(2 * pause, MAX_PAUSE)
+            sys.stderr.write(f"redstart: process {process.pid} ended with {status}; the next starts in {pause:g} s\n")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+        return 0
+
+    async def _start(self, listener: socket.socket) -> Process:
+        environment = os.environ | {LISTENER: str(listener.fileno())}
+        process = await create_subprocess_exec(
+            *self._command, stdin=PIPE, pass_fds=[listener.fileno()], env=environment, start_new_session=True
+        )  # in a session of its own: Ctrl-C comes to us, and from us to the process
+        self._running.add(process)
+        if self._stopping.is_set():
+            process.terminate()
+        return process

@@ -1,0 +1,364 @@
+"""`redstart worker`, `--store` and `--workers`: several processes with one store, and how they start and end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redstart.cli import main
+from store.engines import Engine, Redis
+from support import DEADLINE, free_port
+from tasks.processes import Http, Pipe, ended
+
+REDSTART = str(Path(sys.executable).with_name("redstart"))
+
+APP = """
+import asyncio, os, sys
+from pathlib import Path
+from redstart import Server, Context, TaskLimits
+
+HERE = Path(__file__).parent
+server = Server("shop", tasks=TaskLimits(lease=1.5, concurrent=CONCURRENT))
+
+def note(text):
+    with (HERE / "notes").open("a") as notes:
+        notes.write(text + "\\n")
+
+@server.tool(task="optional")
+async def unsafe(seconds: float) -> int:
+    note("unsafe began")
+    await asyncio.sleep(seconds)
+    note("unsafe ended")
+    return os.getpid()
+
+@server.tool(task="optional", annotations={"idempotentHint": True})
+async def safe(seconds: float, ctx: Context) -> int:
+    note(f"safe began {ctx.attempt}")
+    await asyncio.sleep(seconds if ctx.attempt == 1 and not (HERE / "quick").exists() else 0)
+    return os.getpid()
+
+@server.tool
+def pid() -> int:
+    return os.getpid()
+"""
+
+
+def write(folder: Path, concurrent: int = 16, text: str = APP) -> str:
+    file = folder / "shop.py"
+    file.write_text(text.replace("CONCURRENT", str(concurrent)))
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[Engine]:
+    engine = Redis("off")
+    try:
+        engine.start()
+        yield engine
+    finally:
+        engine.close()
+
+
+def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [REDSTART, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+@contextmanager
+def process(*arguments: str, says: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A command of ours, once it has said on stderr that it is ready."""
+    child = subprocess.Popen(
+        [REDSTART, *arguments],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+    )
+    assert child.stderr is not None
+    try:
+        await_line(child, says)
+        yield child
+    finally:
+        child.kill() if child.poll() is None else None
+        child.wait(DEADLINE)
+        child.stderr.close()
+
+
+def await_line(child: subprocess.Popen[str], says: str) -> str:
+    """The next line on stderr in which this stands."""
+    assert child.stderr is not None
+    for line in child.stderr:
+        if re.search(says, line):
+            return line
+    raise AssertionError(f"it ended without a word of {says!r}")
+
+
+def until_noted(folder: Path, text: str) -> Any:
+    """Wait until a tool has noted this."""
+
+    async def wait() -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not (folder / "notes").exists() or text not in (folder / "notes").read_text():
+                await asyncio.sleep(0.01)  # another process writes it
+
+    return wait()
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["worker", "{}"],
+            "no other process can see a store in memory, so a worker has no work; write --store",
+        ),
+        (["worker", "{}", "--store", "memory://"], "no other process can see a store in memory"),
+        (
+            ["run", "{}", "--http", "--workers", "2"],
+            "2 processes cannot share a store in memory: .* Write --store",
+        ),
+        (["run", "{}", "--workers", "2"], "--workers is for HTTP; write --http beside it"),
+        (["run", "{}", "--store", "redsi://h"], r"--store: no store is known for 'redsi://h'; did you mean redis://\?"),
+        (["worker", "{}", "--store", "redsi://h"], "did you mean redis"),
+        (["worker", "no_such_file.py", "--store", "sqlite:///x.db"], "there is no file"),
+    ],
+)
+def test_refusals(
+    tmp_path: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path)
+    assert main([argument.format(file) for argument in arguments]) == 2
+    assert re.search(words, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("command", ["run --http --workers", "worker --concurrency"])
+@pytest.mark.parametrize("number", ["0", "-1", "many", "1001", "9" * 5000])
+def test_a_number_of_processes_or_tasks(command: str, number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name, *options = command.split()
+    with pytest.raises(SystemExit) as ending:
+        main([name, "shop.py", *options[:-1], f"{options[-1]}={number}"])
+    assert ending.value.code == 2
+    assert "a whole number from 1 to 1000" in capsys.readouterr().err
+
+
+def test_a_worker_without_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(
+        tmp_path, text="from redstart import Server\nserver = Server('s')\n@server.tool\ndef f() -> int: ...\n"
+    )
+    assert main(["worker", file, "--store", f"sqlite:///{tmp_path}/x.db"]) == 2
+    assert 's has no tool that runs as a task; write @server.tool(task="optional")' in capsys.readouterr().err
+
+
+def test_several_processes_refuse_a_public_address_without_a_name(tmp_path: Path) -> None:
+    done = run_command(
+        "run", write(tmp_path), "--http", "--workers", "2", "--host", "0.0.0.0", "--store", f"sqlite:///{tmp_path}/x.db"
+    )
+    assert done.returncode == 1
+    assert "0.0.0.0 can be reached from other machines" in done.stderr
+
+
+# ---------------------------------------------------------------- workers
+
+
+@pytest.mark.parametrize("how", ["option", "environment"])
+def test_a_worker_runs_what_a_server_leaves_to_it(tmp_path: Path, redis: Engine, how: str) -> None:
+    """The server claims nothing: `concurrent=0`. A worker of the same file takes the default instead."""
+    file, url = write(tmp_path, concurrent=0), redis.url
+    option, environment = (["--store", url], {}) if how == "option" else ([], {"REDSTART_STORE": url})
+    says = "a worker of shop runs unsafe, safe: 16 at once"
+
+    async def use() -> None:
+        async with Pipe([REDSTART, "run", file, *option], environment=environment) as client:
+            task = await client.start("unsafe", seconds=0)
+            with process("worker", file, *option, says=says, **environment) as worker:
+                done = await ended(client, task)
+                assert done["result"]["structuredContent"]["result"] == worker.pid
+                worker.terminate()
+                assert worker.wait(DEADLINE) == 0
+
+    asyncio.run(use())
+
+
+def test_the_option_beats_the_store_of_the_server(tmp_path: Path) -> None:
+    text = APP.replace('Server("shop",', 'Server("shop", store="redis://127.0.0.1:1/0",')
+    file, url = write(tmp_path, text=text), f"sqlite:///{tmp_path}/tasks.db"
+
+    async def use() -> None:
+        async with Pipe([REDSTART, "run", file, "--store", url]) as client:
+            assert (await ended(client, await client.start("unsafe", seconds=0)))["status"] == "completed"
+
+    asyncio.run(use())
+    assert (tmp_path / "tasks.db").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_is_told_to_stop(tmp_path: Path, redis: Engine, number: int) -> None:
+    """What can be repeated goes back at once, and the rest has time to finish."""
+    file, url = write(tmp_path, concurrent=0), redis.url
+
+    async def use() -> None:
+        async with Pipe([REDSTART, "run", file, "--store", url]) as client:
+            with process("worker", file, "--store", url, "--concurrency", "2", says="2 at once") as worker:
+                short = await client.start("unsafe", seconds=1)
+                long = await client.start("safe", seconds=600)
+                waiting = await client.start("unsafe", seconds=0)
+                await until_noted(tmp_path, "unsafe began")
+                await until_noted(tmp_path, "safe began 1")
+                worker.send_signal(number)
+                assert await asyncio.to_thread(worker.wait, DEADLINE) == 0
+            assert (await client.get(short))["status"] == "completed"
+            assert (await client.get(long))["status"] == (await client.get(waiting))["status"] == "working"
+            (tmp_path / "quick").touch()
+            with process("worker", file, "--store", url, says="at once") as second:
+                for task in (long, waiting):
+                    done = await ended(client, task)
+                    assert done["result"]["structuredContent"]["result"] == second.pid
+        assert (tmp_path / "notes").read_text().count("safe began 1") == 2  # handed back: not a lost attempt
+
+    asyncio.run(use())
+
+
+def test_a_worker_gives_up_after_its_drain(tmp_path: Path, redis: Engine) -> None:
+    file, url = write(tmp_path, concurrent=0), redis.url
+
+    async def use() -> None:
+        async with Pipe([REDSTART, "run", file, "--store", url]) as client:
+            with process("worker", file, "--store", url, "--drain", "0.2", says="at once") as worker:
+                task = await client.start("unsafe", seconds=600)
+                await until_noted(tmp_path, "unsafe began")
+                worker.terminate()
+                assert await asyncio.to_thread(worker.wait, DEADLINE) == 0
+            failed = await client.get(task)
+            assert failed["status"] == "failed"
+            assert failed["error"]["message"] == "The server stopped before the work was done."
+
+    asyncio.run(use())
+
+
+# ---------------------------------------------------------------- several processes
+
+
+@contextmanager
+def supervised(file: str, url: str, workers: int = 2, *options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Several processes that serve one port; all of them have said that they do."""
+    port = free_port()
+    arguments = ["run", file, "--http", "--port", str(port), "--workers", str(workers), "--store", url, *options]
+    served = f"shop is served at http://127.0.0.1:{port}/mcp"
+    with process(*arguments, says=served) as child:
+        for _ in range(workers - 1):
+            await_line(child, served)
+        yield child, port
+
+
+async def who_serves(port: int, count: int) -> set[int]:
+    """The processes that answer on a port, each call on a connection of its own, until so many are known."""
+    seen: set[int] = set()
+    async with asyncio.timeout(DEADLINE):
+        while len(seen) < count:
+            async with Http(port) as client:
+                seen.add((await client.tool("pid"))["structuredContent"]["result"])
+    return seen
+
+
+def test_several_processes_serve_one_port(tmp_path: Path, redis: Engine) -> None:
+    file = write(tmp_path)
+
+    async def use(port: int, supervisor: int) -> None:
+        processes = await who_serves(port, 2)
+        assert supervisor not in processes
+        async with Http(port) as client:
+            task = await client.start("unsafe", seconds=0)
+            for _ in range(4):  # whoever answers, the task is known
+                async with Http(port) as other:
+                    assert (await ended(other, task))["status"] == "completed"
+
+    with supervised(file, redis.url) as (child, port):
+        asyncio.run(use(port, child.pid))
+        child.terminate()
+        assert child.wait(DEADLINE) == 0
+
+
+def test_a_process_that_dies_is_started_again(tmp_path: Path, redis: Engine) -> None:
+    with supervised(write(tmp_path), redis.url) as (child, port):
+        before = asyncio.run(who_serves(port, 2))
+        victim = min(before)
+        os.kill(victim, signal.SIGKILL)
+        assert f"process {victim} ended with -9; the next starts in 0.2 s" in await_line(child, "ended with")
+        await_line(child, "is served at")
+        after = asyncio.run(who_serves(port, 2))
+        assert victim not in after
+        assert len(after & before) == 1
+        child.terminate()
+        assert child.wait(DEADLINE) == 0
+
+
+def test_the_pause_grows(tmp_path: Path) -> None:
+    """A file that cannot be loaded the second time: no process stays, and each pause is longer."""
+    seen = tmp_path / "seen"
+    text = f"from pathlib import Path\nif Path({str(seen)!r}).exists(): raise OSError('gone')\n"
+    file = write(tmp_path, text=text + f"Path({str(seen)!r}).touch()\n" + APP)
+    url = f"sqlite:///{tmp_path}/x.db"
+    arguments = ["run", file, "--http", "--port", str(free_port()), "--workers", "2", "--store", url]
+    with process(*arguments, says="the next starts in 0.2 s") as child:
+        for pause in ("0.4", "0.8"):
+            await_line(child, f"ended with 2; the next starts in {pause} s")
+        child.terminate()
+        assert child.wait(DEADLINE) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_open_calls_finish_when_all_are_told_to_stop(tmp_path: Path, redis: Engine, number: int) -> None:
+    async def use(child: subprocess.Popen[str], port: int) -> None:
+        async with Http(port, extension=False) as client:
+            call = asyncio.create_task(client.tool("unsafe", seconds=1))
+            await until_noted(tmp_path, "unsafe began")
+            child.send_signal(number)
+            assert (await call)["structuredContent"]["result"] != child.pid
+        assert await asyncio.to_thread(child.wait, DEADLINE) == 0
+
+    with supervised(write(tmp_path), redis.url) as (child, port):
+        asyncio.run(use(child, port))
+
+
+def test_the_processes_end_with_their_supervisor(tmp_path: Path, redis: Engine) -> None:
+    async def until_gone(processes: set[int]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while any(Path(f"/proc/{pid}").exists() for pid in processes):
+                await asyncio.sleep(0.02)  # they are no children of ours: nothing tells us of their end
+
+    with supervised(write(tmp_path), redis.url) as (child, port):
+        processes = asyncio.run(who_serves(port, 2))
+        child.kill()
+        child.wait(DEADLINE)
+        asyncio.run(until_gone(processes))
+
+
+def test_a_port_that_is_taken(tmp_path: Path, redis: Engine) -> None:
+    file = write(tmp_path)
+    with supervised(file, redis.url) as (child, port):
+        # The processes of one command share the port, and nobody else does.
+        for more in ([], ["--workers", "2", "--store", f"sqlite:///{tmp_path}/x.db"]):
+            done = run_command("run", file, "--http", "--port", str(port), *more)
+            assert (done.returncode, "cannot listen on" in done.stderr) == (1, True)
+        child.terminate()
+        assert child.wait(DEADLINE) == 0
