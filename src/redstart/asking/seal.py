@@ -156,7 +156,7 @@ class KeyRing:
     """
 
     def __init__(self, keys: Sequence[str | bytes] = (), *, encrypt: bool = True) -> None:
-        self._given = list(keys)
+        self._given = keys
         self._encrypt = encrypt
 
     @cached_property

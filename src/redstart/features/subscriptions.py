@@ -78,8 +78,10 @@ class Hub:
         """What each session and each stream keeps: the characters of the URIs that it waits for, and its headers."""
         self._subscribed = 0
         """Their sum."""
-        self._waiting: dict[tuple[Callable[[str], None], str], None] = {}
-        """What to tell at the end of this turn of the loop: a method of this object, and its argument. Each once."""
+        self._waiting: dict[tuple[str, str], None] = {}
+        """What to tell at the end of this turn of the loop: what `tell` takes. Each once."""
+        self.relay: Callable[[str, str], None] | None = None
+        """Tells all processes that share the store, also this one, what `tell` takes."""
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def leave(self, peer: Peer) -> None:
@@ -87,7 +89,13 @@ class Hub:
         self.peers.discard(peer)
         self._release(peer.link)
 
-    def _hold(self, holder: Link | Call, uris: Collection[str], call: Call, where: str) -> None:
+    def restore(self, link: Link, uris: Collection[str]) -> None:
+        """The subscriptions of a session, as another process has left them."""
+        if link.session is not None:
+            self._hold(link, uris, link.subscriber, "session")
+            link.session.subscriptions = set(uris)
+
+    def _hold(self, holder: Link | Call, uris: Collection[str], call: Call | None, where: str) -> None:
         """Count the URIs that a session or a stream waits for, and the headers of the call that is kept for `visible=`;
         refuse what is too much for it, or for the server."""
         size = sum(map(len, uris))
@@ -97,7 +105,8 @@ class Hub:
                 f"One {where} may subscribe to {MAX_URIS} resources whose URIs have {MAX_SUBSCRIBED} characters "
                 "together; unsubscribe from others first, or use another one",
             )
-        size += sum(len(name) + len(value) + HEADER_COST for name, value in (call.headers or {}).items())
+        headers = (call.headers if call is not None else None) or {}
+        size += sum(len(name) + len(value) + HEADER_COST for name, value in headers.items())
         more = size - self._sizes.get(holder, 0)
         if self._subscribed + more > MAX_SUBSCRIBED_BY_ALL:
             raise ProtocolError(INTERNAL_ERROR, "This server holds as many subscriptions as it can; try again later")
@@ -111,31 +120,39 @@ class Hub:
 
     def changed(self, kind: str) -> None:
         """Tell subscribers that the list of tools, prompts or resources has changed."""
-        self._soon(self._tell_changed, kind)
+        self._soon("changed", kind)
 
     def updated(self, uri: str) -> None:
         """Tell subscribers that the contents of a resource have changed."""
-        self._soon(self._tell_updated, uri)
+        self._soon("updated", uri)
 
-    def _soon(self, tell: Callable[[str], None], what: str) -> None:
+    def _soon(self, kind: str, what: str) -> None:
         if self.loop is not None and not self.loop.is_closed():  # else nobody is connected yet
-            self.loop.call_soon_threadsafe(self._add, tell, what)
+            self.loop.call_soon_threadsafe(self._add, kind, what)
 
-    def _add(self, tell: Callable[[str], None], what: str) -> None:
+    def _add(self, kind: str, what: str) -> None:
         if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._tell)
-        self._waiting[tell, what] = None
+            asyncio.get_running_loop().call_soon(self._tell_all)
+        self._waiting[kind, what] = None
 
-    def _tell(self) -> None:
+    def _tell_all(self) -> None:
         waiting, self._waiting = self._waiting, {}
-        for tell, what in waiting:
-            tell(what)
+        tell = self.relay or self.tell
+        for kind, what in waiting:
+            tell(kind, what)
+
+    def tell(self, kind: str, what: str) -> None:
+        """Tell the subscribers in this process: of a list that has "changed", or the URI of an "updated" resource."""
+        if kind == "updated":
+            self._tell_updated(what)
+        elif what in KINDS:
+            self._tell_changed(what)
 
     def _tell_changed(self, kind: str) -> None:
         method = f"notifications/{kind}/list_changed"
         message = notification(method, {})
         for peer in tuple(self.peers):
-            if peer.link.session is not None and peer.link.session.initialized:
+            if peer.link.session is not None and peer.link.session.initialized and peer.link.hears:
                 peer.channel.send(message)
         wanted, head = KINDS[kind], _head(method)
         for listener in tuple(self.listeners):
@@ -147,7 +164,9 @@ class Hub:
         message = notification(_UPDATED, {"uri": uri})
         for peer in tuple(self.peers):
             session, subscriber = peer.link.session, peer.link.subscriber
-            if session is not None and uri in session.subscriptions and subscriber is not None and sees(subscriber):
+            if session is None or subscriber is None or not peer.link.hears:
+                continue
+            if uri in session.subscriptions and sees(subscriber):
                 peer.channel.send(message)
         head = _head(_UPDATED) + b'"uri":%b,' % encode(uri)
         for listener in tuple(self.listeners):
@@ -205,7 +224,7 @@ class Hub:
 
     async def unsubscribe(self, call: Call) -> Result:
         """`resources/unsubscribe`; a URI that was never subscribed is not an error."""
-        if call.session is not None and call.link.subscriber is not None:
+        if call.session is not None:
             call.session.subscriptions.discard(call.params.uri)
             if call.session.subscriptions:
                 self._hold(call.link, call.session.subscriptions, call.link.subscriber, "session")

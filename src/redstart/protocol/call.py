@@ -250,4 +250,12 @@ def _nobody_waits(outcome: Raw | ProtocolError) -> None:
     """The default of `Pending.resolve`, until a waiter puts its own there."""
 
 
-Event = Call | Refusal | Cancel | Answer
+class Elsewhere(Struct, frozen=True):
+    """A message of a session that several processes serve, for a call that another one of them may run."""
+
+    data: bytes
+    question: str = ""
+    """The id of the question that it answers."""
+
+
+Event = Call | Refusal | Cancel | Answer | Elsewhere

@@ -7,7 +7,7 @@ A Link lives as long as its peer's state: one POST (modern HTTP), one session (h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -52,7 +52,19 @@ _ORDINARY = frozenset(row for row in METHODS.values() if row.eras & HANDSHAKE an
 class Link:
     """What one peer has open: its calls, our questions to it, and (handshake era) its session."""
 
-    __slots__ = ("_asked", "_reopens", "calls", "modern", "on_initialized", "pending", "session", "subscriber")
+    __slots__ = (
+        "_asked",
+        "_reopens",
+        "calls",
+        "hears",
+        "keep",
+        "modern",
+        "on_initialized",
+        "pending",
+        "prefix",
+        "session",
+        "subscriber",
+    )
 
     def __init__(self, modern: modern.Modern, session: Session | None = None) -> None:
         self.modern = modern
@@ -64,6 +76,12 @@ class Link:
         self.calls: dict[Id, Call] = {}
         self.pending: dict[str, Pending] = {}
         self._asked = 0
+        self.prefix = "ask-"
+        """What the ids of our questions begin with."""
+        self.hears = True
+        """Whether changes are told here: not if the client has its event stream open in another process."""
+        self.keep: Callable[[Call], Awaitable[None]] | None = None
+        """Tells other processes that a call has changed the session, if they share it."""
         self.on_initialized: list[Callable[[], None]] = []
         """Called when the client says that it is initialized: before that it is not asked anything."""
 
@@ -172,14 +190,15 @@ class Link:
     def _receive_notification(self, envelope: Envelope) -> list[Event]:
         row = METHODS.get(envelope.method) or ALIASES.get(envelope.method)  # type: ignore[arg-type]
         if row == "notifications/cancelled":
-            return self._receive_cancel(row, envelope)
+            return self.receive_cancel(row, envelope)
         if row == "notifications/initialized" and self.session is not None:
             self.session.initialized = True
             for tell in self.on_initialized:
                 tell()
         return []
 
-    def _receive_cancel(self, row: Method, envelope: Envelope) -> list[Event]:
+    def receive_cancel(self, row: Method, envelope: Envelope) -> list[Event]:
+        """The cancellation of a call."""
         try:
             params = row.decode(envelope.params if envelope.params is not UNSET else Raw(_EMPTY))
         except msgspec.DecodeError:
@@ -199,13 +218,14 @@ class Link:
             return [self._refusal(_id_of(envelope), error)]
         pending = self.pending.pop(envelope.id, None) if isinstance(envelope.id, str) else None
         if pending is None:
-            return self._receive_stray(envelope.id, headers)
+            return self.receive_stray(envelope, headers)
         return [Answer(pending, _outcome(envelope))]
 
-    def _receive_stray(self, id: Any, headers: Headers | None) -> list[Event]:
+    def receive_stray(self, envelope: Envelope, headers: Headers | None) -> list[Event]:
         """An answer without an open question. One that comes too late is ignored. An answer to a question that was
         never asked is refused, but only over HTTP: on a pipe a response cannot be answered."""
-        number = id.removeprefix("ask-") if isinstance(id, str) else ""
+        id = envelope.id
+        number = id.removeprefix(self.prefix) if isinstance(id, str) else ""
         late = number.isdecimal() and len(number) < 12 and 0 < int(number) <= self._asked
         if late or headers is None:
             return []
@@ -273,7 +293,7 @@ class Link:
         if self.calls.get(call.id) is not call:
             return None
         self._asked += 1
-        pending = Pending(f"ask-{self._asked}", call)
+        pending = Pending(f"{self.prefix}{self._asked}", call)
         self.pending[pending.id] = pending
         return pending, request(b'"%b"' % pending.id.encode(), method, params)
 

@@ -158,9 +158,9 @@ class Dispatch:
             "initialize": life.initialize,
             "ping": life.ping,
             "server/discover": life.discover,
-            "logging/setLevel": life.set_level,
-            "resources/subscribe": hub.subscribe,
-            "resources/unsubscribe": hub.unsubscribe,
+            "logging/setLevel": _kept(life.set_level),
+            "resources/subscribe": _kept(hub.subscribe),
+            "resources/unsubscribe": _kept(hub.unsubscribe),
             "subscriptions/listen": hub.listen,
         }
         return {name: handlers[name] for name in handlers if METHODS[name].capability in (None, *capabilities)}
@@ -184,3 +184,15 @@ class Dispatch:
         from redstart.server.middleware import compose
 
         return compose(self._middleware, self._runtime.asking.inside_middleware(handler))
+
+
+def _kept(handler: Handler) -> Handler:
+    """A handler that changes its session. Other processes that serve the session know of it before the answer."""
+
+    async def keep(call: Call) -> Any:
+        result = await handler(call)
+        if call.link.keep is not None:
+            await call.link.keep(call)
+        return result
+
+    return keep

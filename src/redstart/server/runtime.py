@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from redstart.features.resources import CompiledResource, Resources
     from redstart.server.authenticate import Authenticator
     from redstart.server.middleware import Handler
+    from redstart.server.replica import Replica
     from redstart.store.shared import SharedState
     from redstart.tasks.service import Tasks
     from redstart.tasks.worker import Worker
@@ -141,6 +142,19 @@ class Runtime(Runner):
         _ = self.store
 
     @cached_property
+    def replica(self) -> Replica | None:
+        """This process as one of several that share a store; None if nothing is shared."""
+        if self.options["store"] is None:
+            return None
+        from redstart.store.open import is_shared
+
+        if not is_shared(self.store):
+            return None
+        from redstart.server.replica import Replica
+
+        return Replica(self.name, self.store, self.hub)
+
+    @cached_property
     def authenticator(self) -> Authenticator | None:
         """Finds the user of a token; None without `auth=`, when every caller is let in."""
         auth = self.options["auth"]
@@ -221,6 +235,7 @@ class Runtime(Runner):
     async def _start(self) -> None:
         try:
             self.load_keys()
+            _ = self.replica
             async with AsyncExitStack() as stack:
                 values = [await stack.enter_async_context(enter()) for enter in self.lifespans]
                 self.lifespan_state = values[0] if values else None
@@ -323,7 +338,7 @@ class Runtime(Runner):
                 result = await self.asking.end(call, error)
             return call.link.reply(call, result)
         except ProtocolError as error:
-            call.status = call.dialect.status(error.code)
+            call.status = 503 if error.retry_after else call.dialect.status(error.code)
             return call.link.fail(call, error)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit, Unwind):
             raise

@@ -42,6 +42,15 @@ def open_state(store: str | SharedState | None) -> SharedState:
     return store
 
 
+def is_shared(store: SharedState) -> bool:
+    """Whether other processes may use the same store.
+
+    >>> is_shared(open_store("memory://"))
+    False
+    """
+    return not isinstance(store, MemoryStore)
+
+
 def open_store(url: str) -> Store:
     """The store that a URL names. It connects when it is first used.
 

@@ -27,6 +27,8 @@ class StoreAway(ProtocolError):
     Over HTTP this is 503 with Retry-After, else a JSON-RPC error.
     """
 
+    retry_after = RETRY_AFTER
+
     def __init__(self, reason: str) -> None:
         super().__init__(INTERNAL_ERROR, f"The store of this server is away: {reason}. Try again in a few seconds.")
 

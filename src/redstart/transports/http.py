@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from redstart.asking.seal import found_keys
@@ -25,6 +26,7 @@ from redstart.transports.guard import ORIGIN_HELP, Guard, accepts
 from redstart.transports.http_options import EndpointOptions
 from redstart.transports.request import (
     JSON,
+    LATER,
     AsgiRequest,
     Gone,
     HeaderList,
@@ -47,6 +49,7 @@ from redstart.wire.meta import PROTOCOL_VERSION
 if TYPE_CHECKING:
     from redstart.server.runtime import Hosted
     from redstart.transports.legacy_sse import LegacySse
+    from redstart.transports.shared import SharedSessions
 
 _CLAIM: Final = PROTOCOL_VERSION.encode()
 _ALLOW: Final = (b"allow", b"POST, GET, DELETE")
@@ -76,8 +79,16 @@ class Endpoint:
         self.limits = Limits(options["max_body_bytes"], options["keep_alive"], options["write_deadline"])
         self.drain = self.runtime.drain = options["drain"]
         self._proxies: Networks = options["trusted_proxies"]  # type: ignore[assignment]  # by its rule
-        self.sessions = Sessions(
-            found_keys(self.runtime.given_keys)[1],
+        replica = self.runtime.replica
+        keys = found_keys(self.runtime.given_keys)[1]
+        self._has_keys = bool(keys)
+        open_sessions: Callable[..., Sessions] = Sessions
+        if replica is not None:
+            from redstart.transports.shared import SharedSessions
+
+            open_sessions = partial(SharedSessions, replica, self.runtime)
+        self.sessions = open_sessions(
+            keys,
             self.runtime.link,
             self.runtime.hub.peers.add,
             self._end_session,
@@ -85,6 +96,7 @@ class Endpoint:
             idle=options["session_idle"],
             kept_bytes=options["max_kept_bytes"],
         )
+        self._shared: SharedSessions | None = self.sessions if replica is not None else None  # type: ignore[assignment]
         self._responses: dict[Response, tuple[str | None, int]] = {}
         """What runs, with the owner of a large body and its bytes."""
         self._left: dict[Response, int] = {}  # whose clients have gone and may come back, the oldest first
@@ -124,6 +136,10 @@ class Endpoint:
         except Rejection as rejection:
             error = failure(None, ProtocolError(rejection.code, rejection.text))
             await request.reply(rejection.status, error, [JSON, *rejection.headers])
+        except ProtocolError as error:
+            if not error.retry_after:
+                raise
+            await request.reply(503, failure(None, error), [JSON, LATER])
 
     async def _serve(self, request: HttpRequest) -> None:
         scope, headers = request.scope, request.headers
@@ -182,12 +198,14 @@ class Endpoint:
             raise Rejection(406, "The client must accept application/json or text/event-stream")
         body = await request.body()
         owner = self._check_room(request, len(body)) if len(body) > SMALL_BODY else None
-        session = self._session_of(request, body)
+        session = await self._session_of(request, body)
         link = session.link if session is not None else self.runtime.link()
         events = link.receive(body, headers)
         if len(events) == 1 and type(events[0]) is Call:
             calls = [events[0]]
         else:
+            if self._shared is not None:
+                events = await self._shared.deliver(session, events)
             calls = self._calls_among(events)
             if not calls:
                 await self._reply_without_calls(events, request, session)
@@ -221,17 +239,19 @@ class Endpoint:
             raise Rejection(503, "Too many large requests are running; try again later", (b"retry-after", b"10"))
         return owner
 
-    def _session_of(self, request: HttpRequest, body: bytes) -> HttpSession | None:
+    async def _session_of(self, request: HttpRequest, body: bytes) -> HttpSession | None:
         """The session of a message, if it has one; modern messages have none."""
         id = _session_id(request, body)
         if id is None:
             return None
-        session = self._find_session(id, request)
+        session = await self._find_session(id, request)
         if session is None and (h.VERSION in request.headers or _CLAIM not in body):
             raise _unknown_session()
         return session
 
-    def _find_session(self, id: str, request: HttpRequest) -> HttpSession | None:
+    async def _find_session(self, id: str, request: HttpRequest) -> HttpSession | None:
+        if self._shared is not None:
+            return await self._shared.lookup(id, principal_key(request.user), lambda: self.owner(request))
         return self.sessions.find(id, principal_key(request.user), lambda: self.owner(request))
 
     def _calls_among(self, events: list[Event]) -> list[Call]:
@@ -264,9 +284,12 @@ class Endpoint:
             raise Rejection(405, "GET opens the event stream of a session; there is none here", _ALLOW)
         if not accepts(request.headers).sse:
             raise Rejection(406, "The client must accept text/event-stream")
-        session = self._find_session(id, request)
+        session = await self._find_session(id, request)
         if session is None:
             raise _unknown_session()
+        if self._shared is not None:
+            await self._shared.serve_stream(session, request)
+            return
         stream, after = session.push, session.push.sequence
         last = request.headers.get(h.LAST_EVENT)
         if last is not None:
@@ -286,7 +309,12 @@ class Endpoint:
         id = _session_id(request)
         if id is None:
             raise Rejection(405, "DELETE ends a session; there is none here", _ALLOW)
-        if not self.sessions.end(id, principal_key(request.user)):
+        principal = principal_key(request.user)
+        if self._shared is not None:
+            ended = await self._shared.finish(id, principal)
+        else:
+            ended = self.sessions.end(id, principal)
+        if not ended:
             raise _unknown_session()
         await request.reply(200, b"", [])
 
@@ -318,6 +346,8 @@ class Endpoint:
     async def start(self, *, signals: bool = True) -> None:
         """Start the server. `signals`: somebody else runs us, and may tell us too late that it stops."""
         await self.runtime.start()
+        if self._shared is not None:
+            await self._shared.start(self._has_keys)
         if not self._ready:
             self._ready = True
             self.runtime.at_stop.append(self._close)
@@ -332,6 +362,8 @@ class Endpoint:
         try:
             await self.start()
         except Exception as error:
+            if isinstance(error, ProtocolError) and error.retry_after:
+                raise  # the next request tries again
             if error is not self._failure:  # a start that failed is not repeated: it is logged once
                 self._failure = error
                 log.error("%s", not_started(self.runtime.name, error))

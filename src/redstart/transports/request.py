@@ -23,6 +23,8 @@ HeaderMap = dict[bytes, bytes]
 
 JSON: Final = (b"content-type", b"application/json")
 JSON_ONLY: Final[HeaderList] = [JSON]
+LATER: Final = (b"retry-after", b"2")
+"""For a 503 that passes: the store is away."""
 ALLOW_ORIGIN: Final = b"access-control-allow-origin"
 
 

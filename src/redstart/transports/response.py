@@ -15,7 +15,7 @@ from redstart.features.errors import Unwind
 from redstart.protocol.call import Batch, Call
 from redstart.protocol.framing import sse_event
 from redstart.transports.guard import Accepts
-from redstart.transports.request import JSON, JSON_ONLY, HeaderList, HttpRequest
+from redstart.transports.request import JSON, JSON_ONLY, LATER, HeaderList, HttpRequest
 from redstart.transports.sessions import HttpSession
 from redstart.transports.stream import Stream, Writer
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, ProtocolError, failure
@@ -191,6 +191,8 @@ class Response(Struct, eq=False):
                 data = self._cancelled()
             if data is not None and (self._accepts.json or status != 200 or not self._accepts.sse):
                 headers = [JSON, *self._headers] if self._headers else JSON_ONLY
+                if status == 503:
+                    headers = [*headers, LATER]
                 await self._request.reply(status, data, headers)
                 return
         writer = self._writer or self._open_writer()  # a cancelled call ends as a stream without an answer

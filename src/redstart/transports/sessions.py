@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from redstart.features.errors import log
 from redstart.protocol.dialect import Session
 from redstart.protocol.link import Link
 from redstart.transports.http_options import KEPT_BYTES, MAX_SESSIONS, SESSION_IDLE
@@ -33,7 +34,7 @@ MAX_ENDED: Final = 10_000
 _SIGNATURE: Final = 16
 
 
-class _Ticket(msgspec.Struct, array_like=True):
+class Ticket(msgspec.Struct, array_like=True):
     """What a session id carries."""
 
     revision: str
@@ -48,7 +49,7 @@ class HttpSession(msgspec.Struct, eq=False):
     """A session that is in use: its link, its streams, and the channel for what belongs to no request."""
 
     id: str
-    ticket: _Ticket
+    ticket: Ticket
     link: Link
     log: EventLog
     owner: str
@@ -78,10 +79,13 @@ class HttpSession(msgspec.Struct, eq=False):
         """A stream for the answer to one POST."""
         self._opened += 1
         name = f"{self.push.name}.{self._opened}"
-        stream = self.streams[name] = Stream(name, self.log)
+        stream = self.streams[name] = self.new_stream(name)
         while len(self.streams) > MAX_STREAMS:
             self.streams.popitem(last=False)
         return stream
+
+    def new_stream(self, name: str) -> Stream:
+        return Stream(name, self.log)
 
     def find_stream(self, event_id: str) -> tuple[Stream, int] | None:
         """The stream that `Last-Event-ID` names, and the number of the last event that arrived."""
@@ -111,8 +115,8 @@ class Sessions:
         idle: float = SESSION_IDLE,
         kept_bytes: int = KEPT_BYTES,
     ) -> None:
-        given = keys or [secrets.token_bytes(32)]
-        self._keys = [hashlib.sha256(b"redstart session id\0" + key).digest() for key in given]
+        self.use_keys(keys or [secrets.token_bytes(32)])
+        self._warned = False
         self._new_link = new_link
         self._on_open = on_open
         self._on_end = on_end
@@ -126,13 +130,17 @@ class Sessions:
         self._since = time.time_ns()
         self._timer: asyncio.TimerHandle | None = None
 
+    def use_keys(self, keys: Sequence[bytes]) -> None:
+        """Sign ids with the first of these keys, and accept those that any of them has signed."""
+        self._keys = [hashlib.sha256(b"redstart session id\0" + key).digest() for key in keys]
+
     def mint(self, session: Session, principal: str) -> str:
         """The id of a session that `initialize` has just opened."""
         info = session.client_info
         client = (info.name[:64], info.version[:32]) if isinstance(info, Implementation) else ("", "")
         capabilities = _known_capabilities(session.client_capabilities)
         opened = max(time.time_ns(), self._since + 1)  # a clock that was set back must not end every new session
-        ticket = _Ticket(session.revision, capabilities, client, principal, opened, secrets.token_bytes(12))
+        ticket = Ticket(session.revision, capabilities, client, principal, opened, secrets.token_bytes(12))
         body = msgspec.msgpack.encode(ticket)
         return urlsafe_b64encode(self._sign(self._keys[0], body) + body).decode().rstrip("=")
 
@@ -159,28 +167,42 @@ class Sessions:
         )
         return self._open(id, ticket, session, owner())
 
-    def _valid(self, id: str, principal: str) -> _Ticket | None:
+    def _valid(self, id: str, principal: str) -> Ticket | None:
         """The ticket of a session that is not in use here, if it may be used."""
         ticket = self._read(id)
-        if ticket is None or ticket.principal != principal or ticket.opened <= self._since or id in self._ended:
+        if ticket is None:
+            self._warn_of_others(id)
+            return None
+        if ticket.principal != principal or ticket.opened <= self._since or id in self._ended:
             return None
         return ticket
 
-    def _open(self, id: str, ticket: _Ticket, session: Session, owner: str) -> HttpSession:
+    def _warn_of_others(self, id: str) -> None:
+        """Warn the operator once, if an id of another process comes: only the operator can correct that."""
+        if not self._warned and _is_ticket(id):
+            self._warned = True
+            log.warning(
+                "a session id of another process, or from before a restart, is unknown here: if several processes "
+                "serve this server, set store= and keys="
+            )
+
+    def _open(self, id: str, ticket: Ticket, session: Session, owner: str) -> HttpSession:
         owned = self._owned.get(owner)
         if owned is not None and len(owned) >= self._share:
             self._make_room(owned)
         if len(self._live) >= self._limit:
             self._make_room(self._live)
-        log = EventLog(self._kept)
         # The name is random, because an old Last-Event-ID must not name a stream of a later session or process.
-        push = Stream(secrets.token_hex(6), log)
-        live = HttpSession(id, ticket, self._new_link(session), log, owner, push)
+        live = self._new(id, ticket, session, owner, secrets.token_hex(6))
         self._live[id] = self._owned.setdefault(owner, OrderedDict())[id] = live
         self._on_open(live)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._idle, self._sweep)
         return live
+
+    def _new(self, id: str, ticket: Ticket, session: Session, owner: str, name: str) -> HttpSession:
+        events = EventLog(self._kept)
+        return HttpSession(id, ticket, self._new_link(session), events, owner, Stream(name, events))
 
     def _make_room(self, sessions: Mapping[str, HttpSession]) -> None:
         """Let go of the session that was idle for longest; never of one whose call runs."""
@@ -255,7 +277,7 @@ class Sessions:
     def _sign(self, key: bytes, body: bytes) -> bytes:
         return hmac.digest(key, body, "sha256")[:_SIGNATURE]
 
-    def _read(self, id: str) -> _Ticket | None:
+    def _read(self, id: str) -> Ticket | None:
         try:
             data = urlsafe_b64decode(id + "=" * (-len(id) % 4))
             if urlsafe_b64encode(data).decode().rstrip("=") != id:
@@ -263,9 +285,18 @@ class Sessions:
             signature, body = data[:_SIGNATURE], data[_SIGNATURE:]
             if not any(hmac.compare_digest(self._sign(key, body), signature) for key in self._keys):
                 return None
-            return msgspec.msgpack.decode(body, type=_Ticket)
+            return msgspec.msgpack.decode(body, type=Ticket)
         except (ValueError, msgspec.DecodeError):
             return None
+
+
+def _is_ticket(id: str) -> bool:
+    """Whether an id looks as if a server like this one has made it."""
+    try:
+        msgspec.msgpack.decode(urlsafe_b64decode(id + "=" * (-len(id) % 4))[_SIGNATURE:], type=Ticket)
+    except (ValueError, msgspec.DecodeError):
+        return False
+    return True
 
 
 def _known_capabilities(capabilities: ClientCapabilities) -> dict[str, Any]:

@@ -187,7 +187,7 @@ class KeptEvents:
     is the oldest loses its events."""
 
     def __init__(self, limit: int = KEPT_BYTES) -> None:
-        self._limit = limit
+        self.limit = limit
         self.share = max(limit // KEPT_SHARE, 1)
         self._logs: OrderedDict[EventLog, None] = OrderedDict()
         self.size = 0
@@ -196,7 +196,7 @@ class KeptEvents:
         self.size += size
         self._logs[log] = None
         self._logs.move_to_end(log)
-        while self.size > self._limit:
+        while self.size > self.limit:
             next(iter(self._logs)).clear()
 
     def shrink(self, log: EventLog, size: int) -> None:

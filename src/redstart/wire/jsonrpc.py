@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -41,6 +41,9 @@ class ProtocolError(Exception):
     ...
     redstart.wire.jsonrpc.ProtocolError: Unknown city
     """
+
+    retry_after: ClassVar[int] = 0
+    """Seconds after which the client may try again, if only the moment was wrong: over HTTP the status is 503."""
 
     def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
         super().__init__(message)

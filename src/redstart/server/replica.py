@@ -1,0 +1,186 @@
+"""What the processes of one server tell each other. Loaded only if they share a store.
+
+All of them listen to one topic. A message may be lost, so nothing that must not be lost depends on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from redstart.features.errors import log
+from redstart.features.subscriptions import Hub
+from redstart.store.shared import MAX_MESSAGE, SharedState, StoreAway, scoped
+from redstart.wire.jsonrpc import encode
+
+LARGE_TTL: Final = 60.0
+"""Seconds for which a message that is too large for the bus is kept under a key."""
+MAX_WAITING: Final = 10_000
+"""Writes that wait for a slow store. What comes after them is dropped."""
+
+
+class Word(Struct, omit_defaults=True):
+    """A message to the other processes."""
+
+    kind: str
+    session: str = ""
+    id: str = ""
+    text: str = ""
+    data: Raw | UnsetType = UNSET
+
+
+Work = Callable[[], Awaitable[object]]
+
+
+class Replica:
+    """This process, as one of several that serve the same clients."""
+
+    def __init__(self, name: str, store: SharedState, hub: Hub) -> None:
+        self.store = store
+        self.tag = secrets.token_hex(6)
+        """The name of this process."""
+        self._name = name
+        self._hub = hub
+        self.handlers: dict[str, Callable[[Word], Awaitable[None]]] = {
+            "changed": self._changed,
+            "updated": self._changed,
+        }
+        """What is done with a message of each kind. The sender gets its own messages too."""
+        self.on_return: list[Callable[[], Awaitable[None]]] = []
+        """Called when messages may have been lost."""
+        self._outbox: asyncio.Queue[Work] = asyncio.Queue(MAX_WAITING)
+        self._running: list[asyncio.Task[None]] = []
+        self._starting = asyncio.Lock()
+        self._is_away = False
+        hub.relay = self._relay
+
+    def key(self, *parts: str) -> str:
+        """A key that the processes of this server share."""
+        return scoped("", "replica", self._name, *parts)
+
+    async def ring(self) -> list[bytes]:
+        """The keys of all processes: the first process makes them."""
+        key = self.key("ring")
+        await self.store.kv_set(key, secrets.token_hex(32).encode(), nx=True, durable=True)
+        kept = await self.store.kv_get(key)
+        if kept is None:
+            raise StoreAway("it does not keep the keys of this server")
+        return [kept]
+
+    async def start(self) -> None:
+        """Listen to the others."""
+        async with self._starting:
+            if not self._running:
+                messages = self.store.subscribe(self.key("words"))
+                await self.store.kv_get(self.key("ring"))  # the engine knows the subscription now
+                self._running = [asyncio.create_task(self._listen(messages)), asyncio.create_task(self._send())]
+
+    def stop(self) -> None:
+        for task in self._running:
+            task.cancel()
+        self._running = []
+
+    # ------------------------------------------------------------ sending
+
+    def later(self, work: Work) -> None:
+        """Write to the store soon, in the order of the calls. What cannot be written is dropped."""
+        if self._outbox.full():
+            self._note_away("too many writes wait for it")
+        else:
+            self._outbox.put_nowait(work)
+
+    async def settled(self) -> None:
+        """Wait until everything that was given to `later` is written."""
+        done = asyncio.get_running_loop().create_future()
+
+        async def tell() -> None:
+            done.set_result(None)
+
+        self.later(tell)
+        await asyncio.wait([done], timeout=5)
+
+    def tell(self, word: Word) -> None:
+        """Send a message soon."""
+        self.later(lambda: self.publish(word))
+
+    async def publish(self, word: Word) -> None:
+        data = encode(word)
+        if len(data) > MAX_MESSAGE:
+            key = self.key("large", secrets.token_hex(12))
+            await self.store.kv_set(key, data, LARGE_TTL)
+            data = encode(Word("large", id=key))
+        await self.store.publish(self.key("words"), data)
+
+    async def _send(self) -> None:
+        while True:
+            work = await self._outbox.get()
+            try:
+                await work()
+                self._is_away = False
+            except StoreAway as error:
+                self._note_away(str(error))
+            except Exception:
+                log.exception("what other processes should know could not be written")
+
+    def _note_away(self, reason: str) -> None:
+        if not self._is_away:
+            log.warning("other processes of this server are not told what happens here: %s", reason)
+        self._is_away = True
+
+    # ------------------------------------------------------------ changes
+
+    def _relay(self, kind: str, what: str) -> None:
+        """Tell all processes of a change, also this one: subscriptions that were made before it are then known."""
+        if not self._running:  # this process does not listen
+            self._hub.tell(kind, what)
+            asyncio.get_running_loop().create_task(self._publish_change(kind, what))
+            return
+
+        async def publish() -> None:
+            try:
+                await self.publish(Word(kind, text=what))
+            except StoreAway:
+                self._hub.tell(kind, what)
+                raise
+
+        self.later(publish)
+
+    async def _publish_change(self, kind: str, what: str) -> None:
+        with suppress(StoreAway):
+            await self.publish(Word(kind, text=what))
+
+    async def _changed(self, word: Word) -> None:
+        self._hub.tell(word.kind, word.text)
+
+    # ------------------------------------------------------------ receiving
+
+    async def _listen(self, messages: object) -> None:
+        async for _, data in messages:  # type: ignore[attr-defined]
+            try:
+                await self._receive(data)
+            except StoreAway as error:
+                log.warning("a message of another process is lost: %s", error)
+            except Exception:
+                log.exception("a message of another process could not be handled")
+
+    async def _receive(self, data: bytes) -> None:
+        """Handle one message before the next: a change comes after the subscriptions that were made before it."""
+        if not data:
+            for call in self.on_return:
+                await call()
+            return
+        word = msgspec.json.decode(data, type=Word)
+        if word.kind == "large":
+            kept = await self.store.kv_get(word.id)
+            if kept is None:
+                return
+            word = msgspec.json.decode(kept, type=Word)
+        handler = self.handlers.get(word.kind)
+        if handler is not None:
+            await handler(word)

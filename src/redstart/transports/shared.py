@@ -1,0 +1,522 @@
+"""Handshake sessions that several processes serve, without affinity. Loaded only if the processes share a store.
+
+In the store: the state of a session (log level, subscriptions, whether it has ended) and the events of its streams.
+Over the topic of the processes: answers and cancellations for calls that run elsewhere, and what belongs to no request,
+which goes out where the client has its GET stream open. Spec: see sessions.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from redstart.protocol import headers as h
+from redstart.protocol.call import Answer, Call, Cancel, Elsewhere, Event, Refusal
+from redstart.protocol.dialect import Session
+from redstart.protocol.handshake import DIALECTS
+from redstart.protocol.headers import Headers
+from redstart.protocol.link import Link
+from redstart.protocol.methods import METHODS, Method
+from redstart.server.replica import Replica, Word
+from redstart.store.shared import StoreAway
+from redstart.transports.request import HttpRequest, Rejection
+from redstart.transports.sessions import HttpSession, Sessions, Ticket
+from redstart.transports.stream import EVENT_COST, MAX_EVENTS, EventLog, Stream, Writer
+from redstart.wire.jsonrpc import INVALID_REQUEST, Envelope, ProtocolError, encode, failure
+from redstart.wire.types import Params
+
+if TYPE_CHECKING:
+    from redstart.server.runtime import Runtime
+
+LOCK: Final = 5.0
+"""Seconds after which the lock of a process that has gone no longer counts."""
+EVENTS_TTL: Final = 600.0
+"""Seconds for which the last events of a stream are kept."""
+REREAD: Final = 1.0
+"""Seconds after which a stream is read again without a message: messages may be lost."""
+PATIENCE: Final = 4
+"""How often an answer is sent to the process that asked, with REREAD seconds between, until it is taken."""
+_QUESTION: Final = re.compile(r"ask-([0-9a-f]{12})-[0-9]{1,11}")
+_GONE: Final = ProtocolError(INVALID_REQUEST, "The process that asked this question has gone, and its call with it")
+_UNKNOWN: Final = ProtocolError(INVALID_REQUEST, "No question with this id was asked in this session")
+
+
+class _State(Struct, omit_defaults=True):
+    """What the store has of a session, beside what its id says."""
+
+    touched: float = 0.0
+    level: str | UnsetType = UNSET
+    uris: list[str] = []
+    ended: bool = False
+
+
+class SharedLink(Link):
+    """A session of which other processes serve a part: what is not known here may be known there."""
+
+    __slots__ = ()
+
+    def receive_stray(self, envelope: Envelope, headers: Headers | None) -> list[Event]:
+        id = envelope.id
+        if isinstance(id, str) and _QUESTION.fullmatch(id) and not id.startswith(self.prefix):
+            return [Elsewhere(encode(envelope), id)]
+        return super().receive_stray(envelope, headers)
+
+    def receive_cancel(self, row: Method, envelope: Envelope) -> list[Event]:
+        return super().receive_cancel(row, envelope) or [Elsewhere(encode(envelope))]
+
+
+class StoreLog(EventLog, kw_only=True):
+    """Keeps the events of one session in the store."""
+
+    write: Callable[[Stream, bytes], None]
+
+    def keep(self, stream: Stream, sequence: int, event: bytes) -> None:
+        self.write(stream, b"%d %b" % (sequence, event))
+
+
+class SharedStream(Stream):
+    """The stream of one POST: another process can go on with it."""
+
+    def end(self) -> None:
+        if not self.ended:
+            self._log.keep(self, self.sequence + 1, b"")
+        super().end()
+
+
+class PushStream(Stream):
+    """The stream for what belongs to no request. If the client has it open elsewhere, messages go there."""
+
+    forward: Callable[[bytes], None] | None = None
+
+    def send(self, data: bytes, *, last: bool = False) -> None:
+        if self.forward is not None:
+            self.forward(data)
+        else:
+            super().send(data, last=last)
+
+
+class SharedSession(HttpSession):
+    """A session that other processes may serve too."""
+
+    short: str = ""
+    """Its name in keys and messages."""
+    seen: bytes = b""
+    """Its state in the store, as it was last read."""
+
+    def new_stream(self, name: str) -> Stream:
+        stream = SharedStream(name, self.log)
+        self.log.keep(stream, 0, b"")  # so that others know the stream
+        return stream
+
+
+class SharedSessions(Sessions):
+    """The sessions of this process, and what other processes know of them."""
+
+    def __init__(
+        self, replica: Replica, runtime: Runtime, keys: Iterable[bytes], *rest: object, **options: object
+    ) -> None:
+        super().__init__(list(keys), *rest, **options)  # type: ignore[arg-type]
+        self._replica = replica
+        self._runtime = runtime
+        self._store = replica.store
+        self._named: dict[str, SharedSession] = {}
+        self._answers: dict[tuple[str, str], asyncio.Future[str]] = {}
+        self._readers: dict[str, set[asyncio.Event]] = {}
+        """Who reads which log of events."""
+        self._logs: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        """The logs that this process writes: until when they are kept, and their size. The oldest first."""
+        self._log_bytes = 0
+        self._touching: asyncio.Task[None] | None = None
+        replica.handlers |= {
+            "state": self._on_state,
+            "ended": self._on_ended,
+            "message": self._on_message,
+            "answered": self._on_answered,
+            "push": self._on_push,
+            "pushed": self._on_taken,
+            "resumed": self._on_resumed,
+            "event": self._on_event,
+        }
+        replica.on_return.append(self._on_return)
+
+    async def start(self, configured: bool) -> None:
+        """Share the keys, unless they are configured, and listen to the other processes."""
+        if not configured:
+            keys = await self._replica.ring()
+            self._runtime.given_keys[:] = keys
+            self.use_keys(keys)
+        await self._replica.start()
+        if self._touching is None:
+            self._touching = asyncio.create_task(self._touch_busy())
+
+    def close(self) -> None:
+        super().close()
+        if self._touching is not None:
+            self._touching.cancel()
+            self._touching = None
+        self._replica.stop()
+
+    # ------------------------------------------------------------ the state of a session
+
+    def _key(self, *parts: str) -> str:
+        return self._replica.key("session", *parts)
+
+    async def lookup(self, id: str, principal: str, owner: Callable[[], str]) -> SharedSession | None:
+        """The session of this id, with what other processes know of it."""
+        ticket = self._valid(id, principal)
+        if ticket is None:
+            return None
+        raw = await self._load(id, ticket)
+        live = super().find(id, principal, owner) if raw is not None else self._live.get(id)
+        if not isinstance(live, SharedSession):
+            return None
+        if raw is None or not self._apply(live, raw):
+            self._remove(live)
+            return None
+        return live
+
+    async def _load(self, id: str, ticket: Ticket) -> bytes | None:
+        """The state of a session. One that is used for the first time has none yet, and one that was idle for too long
+        has none any more."""
+        key, now = self._key(_short(id)), time.time()
+        raw = await self._store.kv_get(key)
+        if raw is None and now - ticket.opened / 1e9 < self._idle:
+            raw = encode(_State(touched=now))
+            if not await self._store.kv_set(key, raw, self._idle, nx=True):
+                raw = await self._store.kv_get(key)
+        return raw
+
+    def _apply(self, live: SharedSession, raw: bytes) -> bool:
+        """Use what the store says of a session; False if it has ended."""
+        if raw == live.seen:
+            return True
+        state = msgspec.json.decode(raw, type=_State)
+        session = live.link.session
+        if state.ended or session is None:
+            return False
+        live.seen = raw
+        session.log_level = state.level
+        self._runtime.hub.restore(live.link, state.uris)
+        if time.time() - state.touched > self._idle / 4:
+            self._replica.later(partial(self._change, live.id, _touch))
+        return True
+
+    async def _keep(self, id: str, call: Call) -> None:
+        """A call has changed the state of its session: write the change, before the call is answered."""
+        live = self._live.get(id)
+        if isinstance(live, SharedSession):
+            live.seen = b""  # if this fails, the next request reads what is true
+        await self._change(id, partial(_change_of, call))
+        await self._replica.publish(Word("state", _short(id)))
+
+    async def _change(self, id: str, edit: Callable[[_State], None]) -> None:
+        short = _short(id)
+        async with self._locked(short):
+            raw = await self._store.kv_get(self._key(short))
+            state = _State() if raw is None else msgspec.json.decode(raw, type=_State)
+            if not state.ended:
+                edit(state)
+                state.touched = time.time()
+                await self._store.kv_set(self._key(short), encode(state), self._idle)
+
+    @asynccontextmanager
+    async def _locked(self, short: str) -> AsyncIterator[None]:
+        key = self._key(short, "lock")
+        is_mine = await self._store.kv_set(key, b"1", LOCK, nx=True)
+        while not is_mine:  # another process changes the state at this moment
+            await asyncio.sleep(0.01)
+            is_mine = await self._store.kv_set(key, b"1", LOCK, nx=True)
+        try:
+            yield
+        finally:
+            with suppress(StoreAway):
+                await self._store.kv_delete(key)
+
+    async def _touch_busy(self) -> None:
+        """Keep the state of sessions whose stream is open, or whose call runs, though no request comes."""
+        while True:
+            await asyncio.sleep(self._idle / 4)
+            for live in [live for live in self._live.values() if live.busy]:
+                self._replica.later(partial(self._change, live.id, _touch))
+
+    async def finish(self, id: str, principal: str) -> bool:
+        """The client ended its session, in all processes."""
+        ticket = self._valid(id, principal)
+        raw = await self._load(id, ticket) if ticket is not None else None
+        if raw is None or msgspec.json.decode(raw, type=_State).ended:
+            return False
+        await self._change(id, _end)
+        await self._replica.publish(Word("ended", _short(id)))
+        live = self._live.get(id)
+        if live is not None:
+            self._remove(live)
+        return True
+
+    # ------------------------------------------------------------ sessions in this process
+
+    def _valid(self, id: str, principal: str) -> Ticket | None:
+        ticket = self._read(id)
+        return ticket if ticket is not None and ticket.principal == principal else None
+
+    def _new(self, id: str, ticket: Ticket, session: Session, owner: str, name: str) -> HttpSession:
+        link = SharedLink(self._runtime.modern, session)
+        link.prefix = f"ask-{self._replica.tag}-"
+        link.keep = partial(self._keep, id)
+        link.hears = False
+        short = _short(id)
+        events = StoreLog(self._kept, write=partial(self._write_event, short))
+        push = PushStream(name, events)
+        push.forward = lambda data: self._replica.tell(Word("push", short, data=Raw(data)))
+        live = self._named[short] = SharedSession(id, ticket, link, events, owner, push, short=short)
+        return live
+
+    def _let_go(self, live: HttpSession) -> None:
+        self._remove(live)  # what the session is, is in the store
+
+    def _remove(self, live: HttpSession) -> None:
+        self._named.pop(_short(live.id), None)
+        super()._remove(live)
+
+    # ------------------------------------------------------------ answers and cancellations
+
+    async def deliver(self, live: HttpSession | None, events: list[Event]) -> list[Event]:
+        """Send to other processes what is theirs; the other events, and refusals of what nobody takes."""
+        rest: list[Event] = []
+        for event in events:
+            if not isinstance(event, Elsewhere):
+                rest.append(event)
+            elif live is not None:
+                word = Word("message", _short(live.id), event.question, data=Raw(event.data))
+                if not event.question:
+                    await self._replica.publish(word)
+                    continue
+                refusal = await self._answer(word)
+                if refusal is not None:
+                    rest.append(Refusal(failure(None, refusal), 404))
+        return rest
+
+    async def _answer(self, word: Word) -> ProtocolError | None:
+        """Send the answer of a client to the process that asked; why that was in vain."""
+        name = word.session, word.id
+        taken = self._answers[name] = asyncio.get_running_loop().create_future()
+        try:
+            for _ in range(PATIENCE):
+                await self._replica.publish(word)
+                await asyncio.wait([taken], timeout=REREAD)
+                if taken.done():
+                    return _UNKNOWN if taken.result() else None
+            return _GONE
+        finally:
+            self._answers.pop(name, None)
+
+    async def _on_message(self, word: Word) -> None:
+        """A client has sent to another process what is for a call of this one."""
+        live = self._named.get(word.session)
+        question = _QUESTION.fullmatch(word.id)
+        if question is not None and question[1] != self._replica.tag:
+            return
+        unknown = live is None
+        for event in live.link.receive(bytes(word.data), {}) if live is not None and word.data is not UNSET else ():
+            if isinstance(event, Answer):
+                event.pending.resolve(event.outcome)
+            elif isinstance(event, Cancel):
+                self._runtime.cancel(event.call)
+            elif isinstance(event, Refusal):
+                unknown = True
+        if question is not None:
+            self._replica.tell(Word("answered", word.session, word.id, "unknown" if unknown else ""))
+
+    async def _on_answered(self, word: Word) -> None:
+        taken = self._answers.get((word.session, word.id))
+        if taken is not None and not taken.done():
+            taken.set_result(word.text)
+
+    # ------------------------------------------------------------ what others tell
+
+    async def _on_state(self, word: Word) -> None:
+        live = self._named.get(word.session)
+        if live is not None:
+            raw = await self._store.kv_get(self._key(word.session))
+            if raw is not None and self._live.get(live.id) is live and not self._apply(live, raw):
+                self._remove(live)
+
+    async def _on_ended(self, word: Word) -> None:
+        live = self._named.get(word.session)
+        if live is not None:
+            self._remove(live)
+
+    async def _on_push(self, word: Word) -> None:
+        live = self._named.get(word.session)
+        if live is not None and live.link.hears and word.data is not UNSET:
+            live.push.send(bytes(word.data))
+
+    async def _on_taken(self, word: Word) -> None:
+        """The client has opened its stream in the process that `word` names."""
+        live = self._named.get(word.session)
+        if live is not None and word.id != self._replica.tag and live.link.hears:
+            live.link.hears = False
+            live.push.detach()
+            push = live.push
+            assert isinstance(push, PushStream)
+            push.forward = lambda data: self._replica.tell(Word("push", word.session, data=Raw(data)))
+
+    async def _on_resumed(self, word: Word) -> None:
+        live = self._named.get(word.session)
+        stream = live.streams.get(word.id) if live is not None else None
+        if stream is not None:
+            stream.detach()
+
+    async def _on_event(self, word: Word) -> None:
+        for reader in self._readers.get(word.id, ()):
+            reader.set()
+
+    async def _on_return(self) -> None:
+        """Messages may have been lost: read again what they would have told."""
+        for readers in self._readers.values():
+            for reader in readers:
+                reader.set()
+        for short in [short for short, live in self._named.items() if live.link.hears]:
+            await self._on_state(Word("state", short))
+
+    # ------------------------------------------------------------ streams
+
+    def _write_event(self, short: str, stream: Stream, entry: bytes) -> None:
+        key, size = self._key(short, stream.name), len(entry) + EVENT_COST
+        until, before = self._logs.pop(key, (0.0, 0))
+        now = time.monotonic()
+        if until < now:
+            self._log_bytes -= before
+            before = 0
+        self._logs[key] = now + EVENTS_TTL, before + size
+        self._log_bytes += size
+        self._drop_logs(now)
+        most = max(1, min(MAX_EVENTS, self._kept.share // size))
+        told = stream.writer is None
+
+        async def write() -> None:
+            await self._store.log_append(key, entry, most, EVENTS_TTL)
+            if told:
+                await self._replica.publish(Word("event", id=key))
+
+        self._replica.later(write)
+
+    def _drop_logs(self, now: float) -> None:
+        """Forget the logs that have expired; if the others are too large, empty the oldest."""
+        while self._logs:
+            key, (until, size) = next(iter(self._logs.items()))
+            if until >= now and (self._log_bytes <= self._kept.limit or len(self._logs) == 1):
+                return
+            del self._logs[key]
+            self._log_bytes -= size
+            if until >= now:
+                self._replica.later(partial(self._store.log_append, key, b"0 ", 1, 1.0))
+
+    async def serve_stream(self, live: HttpSession, request: HttpRequest) -> None:
+        """A GET: the stream for what belongs to no request, or a stream that the client has lost."""
+        last = request.headers.get(h.LAST_EVENT)
+        name, after, missed = live.push.name, 0, []
+        if last is not None:
+            name, after = _event_place(last.decode("latin-1"))
+            await self._replica.settled()
+            missed = await self._store.log_read(self._key(_short(live.id), name)) if name else []
+            if not missed:
+                raise Rejection(404, "Nothing is known of that event any more")
+        if "." in name:
+            self._replica.tell(Word("resumed", _short(live.id), name))
+            writer = Writer(request, [])
+            reading = asyncio.create_task(self._follow(self._key(_short(live.id), name), after, writer))
+        else:
+            writer = self._open_push(live, request)
+            for _, entry in missed:
+                _push(writer, entry, after)
+            reading = None
+        try:
+            await writer.until_gone()
+        finally:
+            if reading is not None:
+                reading.cancel()
+            if live.push.writer is writer:
+                live.push.writer = None
+
+    def _open_push(self, live: HttpSession, request: HttpRequest) -> Writer:
+        """From now on this process sends what belongs to no request, as the user of this GET may see it."""
+        writer, push, link = Writer(request, []), live.push, live.link
+        session = link.session
+        assert isinstance(push, PushStream)
+        assert session is not None
+        push.forward = None
+        push.attach(writer, push.sequence)
+        link.hears = True
+        peer = session.client_capabilities, session.client_info, session.log_level
+        row, dialect = METHODS["resources/subscribe"], DIALECTS[session.revision]
+        link.subscriber = Call(link, "", b'""', row, Params(), b"{}", UNSET, dialect, *peer)
+        link.subscriber.session, link.subscriber.headers = session, request.headers
+        link.subscriber.principal, link.subscriber.runner = request.user, self._runtime
+        self._replica.tell(Word("pushed", _short(live.id), self._replica.tag))
+        return writer
+
+    async def _follow(self, key: str, after: int, writer: Writer) -> None:
+        """Send the events of a stream that any process may write, until it ends."""
+        woken, position = asyncio.Event(), ""
+        self._readers.setdefault(key, set()).add(woken)
+        try:
+            while not writer.closed:
+                woken.clear()
+                with suppress(StoreAway):
+                    for id, entry in await self._store.log_read(key, position):
+                        position = id
+                        if _push(writer, entry, after):
+                            writer.close()
+                            return
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), REREAD)
+        finally:
+            self._readers[key].discard(woken)
+            if not self._readers[key]:
+                del self._readers[key]
+
+
+def _push(writer: Writer, entry: bytes, after: int) -> bool:
+    """Send an event that the client has not seen; True if it is the end of its stream."""
+    number, _, event = entry.partition(b" ")
+    if event and int(number) > after:
+        writer.push(event)
+    return not event and number != b"0"
+
+
+def _event_place(event_id: str) -> tuple[str, int]:
+    """The stream and the number of an event; no stream if it is not the id of an event."""
+    match = re.fullmatch(r"([0-9a-f]{12}(?:\.[0-9]{1,9})?)-([0-9]{1,12})", event_id)
+    return (match[1], int(match[2])) if match is not None else ("", 0)
+
+
+def _short(id: str) -> str:
+    return sha256(id.encode()).hexdigest()[:32]
+
+
+def _touch(state: _State) -> None:
+    """Only its time changes."""
+
+
+def _end(state: _State) -> None:
+    state.ended = True
+
+
+def _change_of(call: Call, state: _State) -> None:
+    """Change a state as a call has changed its session."""
+    if call.method == "logging/setLevel":
+        state.level = call.params.level
+    elif call.method == "resources/subscribe":
+        state.uris = [*dict.fromkeys([*state.uris, call.params.uri])]
+    else:
+        state.uris = [uri for uri in state.uris if uri != call.params.uri]

@@ -1,0 +1,408 @@
+"""Two processes that share a store serve the same clients: each request may come to either of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redstart import Accepted, Context, Server
+from store.engines import Engine, running
+from support import NOVEMBER, message, run
+from transports.support import Http, Response
+
+SSE = {"accept": "text/event-stream"}
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[Engine]:
+    with running("redis") as engine:
+        yield engine
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'shared.db'}"
+    engine: Engine = request.getfixturevalue("redis")
+    return engine.url
+
+
+class Process:
+    """One of the processes: a server of its own, with connections of its own to the store."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.started = asyncio.Event()
+        self.cancelled = asyncio.Event()
+        self.server = server = Server("shared", store=url, **options)
+        self.http = Http(server.asgi(session_idle=60))
+
+        @server.tool
+        async def log(ctx: Context) -> str:
+            await ctx.info("hello")
+            return "logged"
+
+        @server.tool
+        async def wait(ctx: Context) -> str:
+            self.started.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cancelled.set()
+                raise
+            return ""
+
+        @server.tool
+        async def ask(ctx: Context) -> str:
+            answer = await ctx.elicit("How many?", int)
+            return f"{answer.data} many" if isinstance(answer, Accepted) else "none"
+
+        @server.tool
+        async def slow(ctx: Context) -> str:
+            await ctx.close_stream()
+            self.started.set()
+            await self.cancelled.wait()
+            return "at last"
+
+        @server.tool(task="optional")
+        async def work(ctx: Context) -> str:
+            return "worked"
+
+        @server.resource("birds://{name}")
+        def bird(name: str) -> str:
+            return name
+
+
+Script = Callable[[Process, Process], Awaitable[None]]
+
+
+def two(url: str, script: Script, **options: Any) -> None:
+    """Run a script with two processes that share a store."""
+
+    async def test() -> None:
+        first, second = Process(url, **options), Process(url, **options)
+        try:
+            await script(first, second)
+        finally:
+            for process in (first, second):
+                await process.server.runtime.stop()
+                await process.server.runtime.store.close()
+
+    run(test())
+
+
+async def open_stream(process: Process, session: dict[str, str], **more: str) -> Response:
+    stream = process.http.start(method="GET", headers={**session, **SSE, **more})
+    await stream.started.wait()
+    assert stream.status == 200, stream.body
+    return stream
+
+
+def tool(id: int, name: str, **arguments: Any) -> bytes:
+    return message(id, "tools/call", {"name": name, "arguments": arguments})
+
+
+def methods(response: Response) -> list[str]:
+    return [one["method"] for one in response.messages() if "method" in one]
+
+
+async def close(*responses: Response) -> None:
+    for response in responses:
+        response.disconnect()
+        await response.done()
+
+
+def test_a_session_goes_on_in_any_process(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        session = await first.http.open()
+        for process in (second, first, second):
+            answer = await process.http.send(tool(1, "log"), headers=session)
+            assert answer.messages()[-1]["result"]["content"][0]["text"] == "logged"
+
+    two(url, script)
+
+
+def test_the_log_level_is_known_in_all_processes(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        session = await first.http.open()
+        for level, told in (("debug", True), ("error", False), ("info", True)):
+            await first.http.send(message(1, "logging/setLevel", {"level": level}), headers=session)
+            answer = await second.http.send(tool(2, "log"), headers=session)
+            assert ("notifications/message" in methods(answer)) is told, level
+
+    two(url, script)
+
+
+def test_a_deleted_session_is_unknown_in_all_processes(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        session = await first.http.open()
+        stream = await open_stream(second, session)
+        assert (await first.http.send(method="DELETE", headers=session)).status == 200
+        await stream.done()  # the other process is told, and ends the stream
+        for process in (first, second):
+            for method in ("POST", "GET", "DELETE"):
+                accept = {} if method == "POST" else SSE
+                answer = await process.http.send(tool(1, "log"), method=method, headers={**session, **accept})
+                assert answer.status == 404, (method, answer.body)
+
+    two(url, script)
+
+
+def test_a_session_of_another_user_is_unknown_in_all_processes(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        session = await first.http.open(headers={"authorization": "Bearer ada"})
+        for process in (first, second):
+            stolen = {**session, "authorization": "Bearer bob"}
+            assert (await process.http.send(tool(1, "log"), headers=stolen)).status == 404
+            assert (await process.http.send(method="DELETE", headers=stolen)).status == 404
+            assert (await process.http.send(method="GET", headers={**stolen, **SSE})).status == 404
+            assert (await process.http.send(tool(1, "log"), headers=session)).status == 200
+
+    two(url, script, auth=lambda token: token)
+
+
+def test_subscriptions_and_changes_reach_the_stream_in_another_process(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        session = await first.http.open()
+        stream = await open_stream(first, session)
+        subscribe = message(1, "resources/subscribe", {"uri": "birds://redstart"})
+        assert "result" in (await second.http.send(subscribe, headers=session)).json()
+        second.server.notify("birds://robin")  # nobody wants it
+        second.server.notify("birds://redstart")
+        await stream.until(lambda response: methods(response))
+        second.server.notify_changed("tools")
+        await stream.until(lambda response: len(methods(response)) == 2)
+        assert methods(stream) == ["notifications/resources/updated", "notifications/tools/list_changed"]
+        unsubscribe = message(2, "resources/unsubscribe", {"uri": "birds://redstart"})
+        assert "result" in (await second.http.send(unsubscribe, headers=session)).json()
+        first.server.notify("birds://redstart")
+        second.server.notify_changed("prompts")
+        await stream.until(lambda response: len(methods(response)) == 3)
+        assert methods(stream)[-1] == "notifications/prompts/list_changed"
+        await close(stream)
+
+    two(url, script)
+
+
+def test_a_stream_that_is_opened_again_elsewhere_gets_what_was_missed_and_what_is_new(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        session = await first.http.open()
+        stream = await open_stream(first, session)
+        first.server.notify_changed("tools")
+        await stream.until(lambda response: methods(response))
+        await close(stream)
+        last = stream.events()[-1]["id"]
+        await second.http.modern(1, "server/discover")
+        second.server.notify_changed("prompts")  # nobody hears it now
+        await asyncio.sleep(0.3)  # until the log has the event, which nobody outside can see
+        again = await open_stream(second, session, **{"last-event-id": last})
+        second.server.notify_changed("resources")
+        await again.until(lambda response: len(methods(response)) == 2)
+        assert methods(again) == ["notifications/prompts/list_changed", "notifications/resources/list_changed"]
+        await close(again)
+
+    two(url, script)
+
+
+def test_an_answer_that_comes_to_another_process_reaches_the_question(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        opening = {
+            "protocolVersion": NOVEMBER,
+            "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        opened = await second.http.send(message(0, "initialize", opening))
+        session = {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": NOVEMBER}
+        long = "x" * 10_000  # an answer of any size: this one is too large for the bus
+        for extra in ("", long):
+            asking = first.http.start(tool(1, "ask"), headers=session)
+            await asking.until(lambda response: methods(response))
+            question = asking.messages()[-1]
+            result = {"action": "accept", "content": {"answer": 7}, "_meta": {"extra": extra}}
+            answer = json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": result}).encode()
+            assert (await second.http.send(answer, headers=session)).status == 202
+            done = await asking.done()
+            assert done.messages()[-1]["result"]["content"][0]["text"] == "7 many"
+            assert (await second.http.send(answer, headers=session)).status == 202  # too late, as in one process
+        tag = question["id"].split("-")[1]
+        never = json.dumps({"jsonrpc": "2.0", "id": f"ask-{tag}-999", "result": {}}).encode()
+        refused = await second.http.send(never, headers=session)
+        assert refused.status == 404
+        assert "No question" in refused.json()["error"]["message"]
+
+    two(url, script)
+
+
+def test_an_answer_to_a_process_that_has_gone_is_refused(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        session = await first.http.open()
+        await second.http.send(tool(1, "log"), headers=session)
+        answer = json.dumps({"jsonrpc": "2.0", "id": f"ask-{'0' * 12}-1", "result": {}}).encode()
+        refused = await second.http.send(answer, headers=session)
+        assert refused.status == 404
+        assert "has gone" in refused.json()["error"]["message"]
+
+    two(url, script)
+
+
+def test_a_cancellation_that_comes_to_another_process_ends_the_call(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        session = await first.http.open()
+        waiting = first.http.start(tool(5, "wait"), headers=session)
+        await first.started.wait()
+        cancel = message(None, "notifications/cancelled", {"requestId": 5})
+        assert (await second.http.send(cancel, headers=session)).status == 202
+        await first.cancelled.wait()
+        await waiting.done()
+        assert not [one for one in waiting.messages() if one.get("id") == 5]
+
+    two(url, script)
+
+
+def test_the_answer_of_a_call_can_be_fetched_from_another_process(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        session = await first.http.open()
+        begun = first.http.start(tool(5, "slow"), headers=session)
+        await begun.until(lambda response: response.complete)  # the stream ends before the answer
+        last = begun.events()[-1]["id"]
+        again = await open_stream(second, session, **{"last-event-id": last})
+        first.cancelled.set()
+        await again.done()
+        assert again.messages()[-1]["result"]["content"][0]["text"] == "at last"
+        late = await first.http.send(method="GET", headers={**session, **SSE, "last-event-id": last})
+        assert late.messages() == again.messages()  # it is kept
+        other = await second.http.open()
+        for foreign in (last, f"{'0' * 12}.1-0", f"{'0' * 12}-3", "x", "-1"):
+            answer = await first.http.send(method="GET", headers={**other, **SSE, "last-event-id": foreign})
+            assert answer.status == 404, foreign
+
+    two(url, script)
+
+
+def test_the_status_of_a_task_reaches_the_stream_in_another_process(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        session = await first.http.open()
+        stream = await open_stream(first, session)
+        begin = message(1, "tools/call", {"name": "work", "arguments": {}, "task": {}})
+        created = (await second.http.send(begin, headers=session)).json()["result"]["task"]
+        await stream.until(lambda response: "notifications/tasks/status" in methods(response))
+        told = stream.messages()[-1]["params"]
+        assert (told["taskId"], told["status"]) == (created["taskId"], "completed")
+        await close(stream)
+
+    two(url, script)
+
+
+def test_a_modern_listener_hears_changes_of_another_process(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["birds://redstart"]}
+        stream = first.http.start_modern(1, "subscriptions/listen", {"notifications": wanted})
+        await stream.until(lambda response: methods(response))
+        await second.http.modern(1, "server/discover")
+        second.server.notify_changed("tools")
+        second.server.notify("birds://redstart")
+        await stream.until(lambda response: len(methods(response)) == 3)
+        first.server.notify_changed("tools")
+        await stream.until(lambda response: len(methods(response)) == 4)
+        changed, updated = "notifications/tools/list_changed", "notifications/resources/updated"
+        assert methods(stream)[1:] == [changed, updated, changed]
+        await close(stream)
+
+    two(url, script)
+
+
+def test_a_question_of_one_process_is_continued_by_another(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        meta: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+        params: dict[str, Any] = {"name": "ask", "arguments": {}}
+        asked = (await first.http.modern(1, "tools/call", params, meta=meta)).json()["result"]
+        [key] = asked["inputRequests"]
+        reply = {key: {"action": "accept", "content": {"answer": 3}}}
+        params |= {"inputResponses": reply, "requestState": asked["requestState"]}
+        done = (await second.http.modern(2, "tools/call", params, meta=meta)).json()["result"]
+        assert done["content"][0]["text"] == "3 many"
+
+    two(url, script)
+
+
+def test_given_keys_are_used_instead_of_the_keys_in_the_store(url: str) -> None:
+    async def test() -> None:
+        given, other, stored = Process(url, keys=["k" * 32]), Process(url, keys=["k" * 32]), Process(url)
+        session = await given.http.open()
+        assert (await other.http.send(tool(1, "log"), headers=session)).status == 200
+        assert (await stored.http.send(tool(1, "log"), headers=session)).status == 404
+        for process in (given, other, stored):
+            await process.server.runtime.stop()
+            await process.server.runtime.store.close()
+
+    run(test())
+
+
+def test_changes_of_a_session_at_the_same_time_are_all_kept(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        session = await first.http.open()
+        stream = await open_stream(first, session)
+        uris = [f"birds://{number}" for number in range(20)]
+        bodies = [message(number, "resources/subscribe", {"uri": uri}) for number, uri in enumerate(uris)]
+        sent = [(first, second)[n % 2].http.send(body, headers=session) for n, body in enumerate(bodies)]
+        for answer in await asyncio.gather(*sent):
+            assert "result" in answer.json()
+        for uri in uris:
+            second.server.notify(uri)
+        await stream.until(lambda response: len(methods(response)) == 20)
+        assert {one["params"]["uri"] for one in stream.messages()} == set(uris)
+        await close(stream)
+
+    two(url, script)
+
+
+def test_an_id_of_another_process_is_unknown_and_the_log_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        session = await Http(Server("alone").asgi()).open()
+        other = Http(Server("alone").asgi())
+        with caplog.at_level(logging.WARNING, "redstart"):
+            for _ in range(3):
+                assert (await other.send(tool(1, "log"), headers=session)).status == 404
+            assert (await other.send(tool(1, "log"), headers={**session, "mcp-session-id": "x" * 80})).status == 404
+        told = [record.message for record in caplog.records if "set store= and keys=" in record.message]
+        assert len(told) == 1
+
+    run(test())
+
+
+def test_while_the_store_is_away_requests_are_put_off_and_all_goes_on_when_it_is_back() -> None:
+    async def script(first: Process, second: Process) -> None:
+        session = await first.http.open()
+        stream = await open_stream(first, session)
+        engine.kill()
+        for process in (first, second):
+            answer = await process.http.send(tool(1, "log"), headers=session)
+            assert answer.status == 503
+            assert int(answer.headers["retry-after"]) <= 5
+            assert "away" in answer.json()["error"]["message"]
+        begin = {"name": "work", "arguments": {}}
+        meta: dict[str, Any] = {
+            "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+        }
+        task = await first.http.modern(1, "tools/call", begin, meta=meta)
+        assert (task.status, "retry-after" in task.headers) == (503, True)
+        plain = await first.http.modern(1, "tools/call", {"name": "log", "arguments": {}})
+        assert plain.status == 200  # what needs no store goes on
+        await asyncio.to_thread(engine.start)
+        back = time.monotonic()
+        while (await second.http.send(tool(1, "log"), headers=session)).status == 503:
+            await asyncio.sleep(0.05)
+        while not methods(stream):
+            second.server.notify_changed("tools")
+            await asyncio.sleep(0.05)
+        assert time.monotonic() - back < 5
+        await close(stream)
+
+    with running("redis") as engine:
+        two(engine.url, script)
