@@ -6,6 +6,7 @@ between, so each function here decides from what it sees, and says in which queu
 
 from __future__ import annotations
 
+import time
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -114,11 +115,12 @@ _decode = msgspec.json.Decoder(Record).decode
 class Task:
     """A stored task with its record."""
 
-    __slots__ = ("record", "stored")
+    __slots__ = ("_created", "record", "stored")
 
     def __init__(self, stored: StoredTask) -> None:
         self.stored = stored
         self.record = _decode(stored.body)
+        self._created = time.monotonic() - max(0.0, stored.read_at - stored.created)
 
     @property
     def id(self) -> str:
@@ -130,12 +132,13 @@ class Task:
 
     @property
     def age(self) -> float:
-        """Seconds since its creation, by the clock of the store."""
-        return max(0.0, self.stored.read_at - self.stored.created)
+        """Seconds since its creation: until it was read by the clock of the store, and from then on by ours."""
+        return time.monotonic() - self._created
 
     def ttl(self, limits: TaskLimits) -> float:
-        """How long after its creation it is kept: it grows while the task is worked on."""
-        return self.record.ttl if self.ended else max(self.record.ttl, self.age + limits.keep)
+        """How long after its creation it is kept, when it was read: it grows while the task is worked on."""
+        age = self.stored.read_at - self.stored.created
+        return self.record.ttl if self.ended else max(self.record.ttl, age + limits.keep)
 
 
 def token_of(task: Task) -> str:

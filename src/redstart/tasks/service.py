@@ -44,7 +44,15 @@ from redstart.wire.jsonrpc import (
     notification,
 )
 from redstart.wire.meta import RELATED_TASK, SUBSCRIPTION_ID, TASKS_EXTENSION
-from redstart.wire.types import CreateTaskResult, DetailedTask, ListTasksResult, ProgressParams, Result, TaskState
+from redstart.wire.types import (
+    CreateTaskResult,
+    DetailedTask,
+    ListTasksResult,
+    ProgressParams,
+    Result,
+    TaskState,
+    ToolResult,
+)
 
 EXTENSION: Final = f"extensions.{TASKS_EXTENSION}"
 PAGE: Final = 50
@@ -190,18 +198,19 @@ class Tasks:
 
     def call(self, tools: Tools, call: Call) -> Awaitable[Result]:
         """`tools/call` of a server that has tools which may run as tasks."""
+        how = call.dialect.tasks
+        if how == "none" or call.task is not None:  # a client that knows no tasks is served as always
+            return tools.call(call)
         tool = tools.catalog.find(call.params.name, call)
         if tool is None:
             raise tools.catalog.unknown(call.params.name, call)
-        support, how = tool.declared.task, call.dialect.tasks
-        if how == "none" or call.task is not None:  # a client that knows no tasks is served as always
-            return tools.call(call)
+        support = tool.declared.task
         if how == "extension":
             wanted = support != "forbidden" and call.capabilities.has(EXTENSION)
             if support == "required" and not wanted:
                 raise missing_capability([EXTENSION])
         else:
-            wanted = call.params.task is not UNSET
+            wanted = call.params.task is not UNSET and call.params.task is not None
             if wanted and support == "forbidden":
                 raise ProtocolError(METHOD_NOT_FOUND, f"{tool.key} does not run as a task; leave out params.task")
             if support == "required" and not wanted:
@@ -233,12 +242,14 @@ class Tasks:
     def _ttl(self, call: Call) -> float:
         """How long the client wants the task to be kept, within the limits."""
         given = call.params.task if call.dialect.tasks == "requested" else {}
-        ttl = given.get("ttl") if isinstance(given, dict) else given
+        if not isinstance(given, dict):
+            raise ProtocolError(INVALID_PARAMS, "params.task must be an object, such as {}")
+        ttl = given.get("ttl")
         if ttl is None:
             return self.limits.ttl
         if isinstance(ttl, bool) or not isinstance(ttl, int | float) or ttl < 0:
             raise ProtocolError(INVALID_PARAMS, "params.task.ttl must be a number of milliseconds from 0")
-        return float(min(ttl / 1000, self.limits.max_ttl))
+        return float(min(ttl, self.limits.max_ttl * 1000)) / 1000
 
     async def create(self, call: Call, tool: CompiledTool, ttl: float, state: Raw | UnsetType) -> Result:
         """Keep a new task for this call, and the result that tells the client of it."""
@@ -328,7 +339,7 @@ class Tasks:
     async def _answer(self, task: Task, responses: Mapping[str, Any]) -> None:
         await self.change(task, lambda task: answer(task, self.limits, responses))
 
-    async def result(self, call: Call) -> Raw:
+    async def result(self, call: Call) -> ToolResult:
         """`tasks/result`: wait until the task has ended, and ask its questions meanwhile."""
         task = await self.find(call)
         related = {RELATED_TASK: {"taskId": task.id}}
@@ -351,9 +362,9 @@ class Tasks:
         if record.faulty:
             fault: Fault = decode_fault(record.outcome)
             raise ProtocolError(fault.code, fault.message, fault.data)
-        members: dict[str, Any] = msgspec.json.decode(record.outcome, type=dict[str, Raw])
-        meta = decode(members["_meta"]) if "_meta" in members else {}
-        return Raw(encode({**members, "_meta": {**meta, **related}}))
+        result = msgspec.json.decode(record.outcome, type=ToolResult)
+        result.meta = (result.meta if isinstance(result.meta, dict) else {}) | related
+        return result
 
     async def _ask(self, call: Call, task: Task, related: dict[str, Any]) -> None:
         """Ask the questions of a task on the stream of `tasks/result`, each of them once."""
