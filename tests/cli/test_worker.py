@@ -362,3 +362,26 @@ def test_a_port_that_is_taken(tmp_path: Path, redis: Engine) -> None:
             assert (done.returncode, "cannot listen on" in done.stderr) == (1, True)
         child.terminate()
         assert child.wait(DEADLINE) == 0
+
+
+def test_a_server_hands_its_tasks_back_before_its_open_calls_have_finished(tmp_path: Path, redis: Engine) -> None:
+    """While one process still answers a call, another one goes on with the tasks that may be repeated."""
+    file, url, port = write(tmp_path), redis.url, free_port()
+    store = ["--store", url]
+
+    async def use(child: subprocess.Popen[str]) -> None:
+        async with Http(port) as client, Http(port, extension=False) as plain:
+            await client.start("safe", seconds=600)
+            await until_noted(tmp_path, "safe began 1")
+            call = asyncio.create_task(plain.tool("unsafe", seconds=4))
+            await until_noted(tmp_path, "unsafe began")
+            (tmp_path / "quick").touch()
+            with process("worker", file, *store, says="at once"):
+                child.terminate()
+                await until_noted(tmp_path, "safe began 1\nunsafe began\nsafe began 1\n")
+                assert not call.done()
+                await call
+        assert await asyncio.to_thread(child.wait, DEADLINE) == 0
+
+    with process("run", file, "--http", "--port", str(port), *store, says="is served at") as child:
+        asyncio.run(use(child))

@@ -61,7 +61,11 @@ async def counts(ctx: Context) -> list[int]:
 
 @server.tool(task="optional", retries=2)
 async def pays(ctx: Context) -> str:
-    receipt = await ctx.step("pay", lambda: (note("paid"), "receipt 7")[1])
+    def pay() -> str:
+        note("paid")
+        return "receipt 7"
+
+    receipt = await ctx.step("pay", pay)
     note(f"waits {ctx.attempt}")
     await until_released()
     return receipt

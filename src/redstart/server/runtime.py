@@ -180,7 +180,7 @@ class Runtime(Runner):
         return Asking(self.name, self._find_tool, self.keys, lambda: self.store, timeout, single_use)
 
     @property
-    def _shares(self) -> bool:
+    def shares(self) -> bool:
         """Whether the store is one that we open, and that outlives this process."""
         return isinstance(self.options["store"], str) and self.options["store"] != "memory://"
 
@@ -258,8 +258,7 @@ class Runtime(Runner):
         for task in list(self.unwinding):
             task.cancel()
         self.hub.close()
-        if "worker" in self.__dict__:
-            await self.worker.stop(self.drain if self._shares else 0)  # the tasks in memory end with this process
+        await self.stop_tasks()
         if "asking" in self.__dict__:
             await self.asking.steps.finish()
         await self.pool.settle(GRACE)
@@ -268,8 +267,13 @@ class Runtime(Runner):
             self.authenticator.close()
         if stack is not None:
             await stack.aclose()
-        if self._shares:
+        if self.shares:
             await self.store.close()  # it opens again where it is used again
+
+    async def stop_tasks(self) -> None:
+        """Run no more tasks: hand back what may be repeated, and wait for the rest."""
+        if "worker" in self.__dict__:
+            await self.worker.stop(self.drain if self.shares else 0)  # the tasks in memory end with this process
 
     # ------------------------------------------------------------ calls
 

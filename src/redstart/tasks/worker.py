@@ -40,6 +40,8 @@ NOTES: Final = 0.25
 """Seconds between two writes of the progress of one task."""
 UNWATCHED: Final = 0.05
 """Seconds after which a leg is watched for its cancellation: most legs end sooner."""
+CLAIMED: Final = 2.0
+"""Seconds that a claim which is under way has to come back when its worker stops."""
 AGAIN: Final = 0.5
 """Seconds after which a write is tried again when the store was away."""
 
@@ -64,10 +66,12 @@ class Worker:
         self._loops: list[asyncio.Task[None]] = []
         self._room: asyncio.Future[None] | None = None
         self._renewed = 0.0
+        self._stopping = asyncio.Event()
 
     def start(self) -> None:
         if self._loops:
             return
+        self._stopping.clear()
         loops = [self._sweep()]
         if self.tasks.limits.concurrent:
             loops += [self._claim(), self._beat()]
@@ -75,11 +79,13 @@ class Worker:
 
     async def stop(self, drain: float) -> None:
         """Claim no more. What is safe to begin anew is handed back at once, and other legs have `drain` seconds."""
-        for loop in self._loops[1:2]:
-            loop.cancel()
+        self._stopping.set()
         for leg in list(self.legs):
-            if leg.task.record.retries:
+            if leg.task.record.retries or not leg.begun:
                 leg.stop("handed back")
+        self._wake()
+        if self._loops[1:]:  # a claim that is under way hands its tasks back; if it were cancelled they would be lost
+            await asyncio.wait(self._loops[1:2], timeout=CLAIMED)
         if self.legs:
             await asyncio.wait(self.legs.values(), timeout=drain)
         for leg in list(self.legs):
@@ -98,14 +104,14 @@ class Worker:
         limits, loop = self.tasks.limits, asyncio.get_running_loop()
         bell = Bell(self.tasks.store, CHANGED)
         try:
-            while True:
+            while not self._stopping.is_set():
                 free = limits.concurrent - len(self.legs)
                 claimed: list[StoredTask] = []
                 if free > 0:
                     claimed = await self._quietly(self.tasks.store.task_claim(self._queues(), free, limits.lease), [])
                 for stored in claimed:
                     await self._quietly(self._begin(stored), None)
-                if not claimed:
+                if not claimed and not self._stopping.is_set():
                     self._room = loop.create_future()
                     await bell.wait(SWEEP, self._room)
         finally:
@@ -115,6 +121,9 @@ class Worker:
         return [self.tasks.queue(name) for name, tool in self._tools().items() if tool.declared.task != "forbidden"]
 
     async def _begin(self, stored: StoredTask) -> None:
+        if self._stopping.is_set():
+            await self.tasks.change(Task(stored), lambda task: (task.record.queue, 0.0), stored.fence)
+            return
         leg = Leg(self, Task(stored))
         self._renewed = self._renewed or asyncio.get_running_loop().time()
         running = self.legs[leg] = asyncio.get_running_loop().create_task(leg.run())
@@ -124,6 +133,10 @@ class Worker:
         running = self.legs.pop(leg)
         if not running.cancelled() and (error := running.exception()) is not None:
             log.error("a task of %s failed: %s", leg.task.record.tool, error, exc_info=error)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let the loop that claims look again."""
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
 
@@ -286,14 +299,18 @@ class Leg:
 
     def stop(self, reason: str) -> None:
         """End the run; its result is no longer wanted."""
-        call = self._call
-        if self._reason or call is None:
+        if self._reason:
             return
-        self._reason = reason
-        call.link.forget(call)
-        self._worker.cancel(call)
+        self._reason, call = reason, self._call
+        if call is not None:
+            call.link.forget(call)
+            self._worker.cancel(call)
 
     # ------------------------------------------------------------ the run
+
+    @property
+    def begun(self) -> bool:
+        return self._call is not None
 
     async def run(self) -> None:
         watcher = asyncio.get_running_loop().create_task(self._watch())
@@ -313,11 +330,11 @@ class Leg:
 
     async def _outcome(self) -> Edit | None:
         """Run the handler; the change of the task that follows from it, or None if the task is no longer ours."""
-        limits, call = self._tasks.limits, self._begin()
-        data = None
+        limits, data = self._tasks.limits, None
         try:
-            async with asyncio.timeout(limits.max_run):
-                data = await self._worker.answer(call)
+            if not self._reason:
+                async with asyncio.timeout(limits.max_run):
+                    data = await self._worker.answer(self._begin())
         except TimeoutError:
             text = f"The task ran longer than {limits.max_run:g} s, the limit of this server"
             return lambda task: fail(task, limits, ProtocolError(INTERNAL_ERROR, text))

@@ -171,13 +171,18 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
             listening.close()
         for connection in tuple(self.server_state.connections):
             connection.shutdown()
+        runtime = self._app.runtime
+        # Other processes go on with the tasks of this one; those in memory have the time of the open requests.
+        tasks = asyncio.get_running_loop().create_task(runtime.stop_tasks()) if runtime.shares else None
         try:
             self._app.end_waits()
             if not await self._drained() and self._app.end_calls():
                 await self._quiet(GRACE)
         finally:
             self._cut_off()
-        await self._app.runtime.stop()
+        if tasks is not None:
+            await tasks
+        await runtime.stop()
 
     async def _drained(self) -> bool:
         """Whether open requests finish in the time they have; a person who waits for that is told so."""

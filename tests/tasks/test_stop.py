@@ -1,0 +1,61 @@
+"""A worker that stops while it claims: what it has claimed and not begun goes back into its queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from redstart import Server
+from redstart.store.memory import MemoryStore
+from redstart.store.tasks import OVERDUE, StoredTask
+from support import Peer, run
+from tasks.clients import EXTENSION, started
+
+
+class Slow(MemoryStore):
+    """A store whose answer to a claim takes its time on the way."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self.claimed = asyncio.Event()
+
+    async def task_claim(self, queues: Sequence[str], most: int, lease: float) -> list[StoredTask]:
+        claimed = await super().task_claim(queues, most, lease)
+        if claimed and OVERDUE not in queues:
+            self.claimed.set()
+            if self._seconds:
+                await asyncio.sleep(self._seconds)
+        return claimed
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+@pytest.mark.parametrize("seconds", [0, 0.1])
+def test_what_was_claimed_and_not_begun_goes_back(seconds: float, retries: int) -> None:
+    async def main() -> None:
+        begun: list[int] = []
+        store = Slow(seconds)
+        server = Server("jobs", store=store)
+
+        @server.tool(task="optional", retries=retries)
+        async def work() -> None:
+            begun.append(1)
+            await asyncio.Event().wait()
+
+        peer = await Peer(server, capabilities=EXTENSION).open()
+
+        async def stop() -> None:
+            await store.claimed.wait()
+            await server.runtime.stop()
+
+        stopping = asyncio.create_task(stop())
+        id: Any = (await started(peer, "work"))["taskId"]
+        await stopping
+        assert begun == []
+        [again] = await MemoryStore.task_claim(store, ["jobs/work"], 1, 5)
+        assert again.id == id
+
+    run(main(), seconds=10)
