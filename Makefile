@@ -7,7 +7,7 @@ OLDEST := .venv/oldest-$(VERSION)
 PORT ?= 8000
 
 .PHONY: demo test test-oldest check ruff ruff-format mypy codespell format
-.PHONY: bench conformance compat faults fuzz mutants torture clean
+.PHONY: bench conformance conformance-replicas compat faults fuzz mutants torture clean
 
 demo: $(VENV)/.run
 	@$(BIN)/redstart run examples/birds/server.py --http --port $(PORT)
@@ -46,6 +46,11 @@ bench: $(VENV)/.dev
 
 conformance: $(VENV)/.dev
 	$(BIN)/python scripts/conformance.py $(ARGS)
+
+# The same suite against two processes behind a proxy without affinity.
+conformance-replicas: $(VENV)/.dev
+	$(BIN)/python scripts/conformance.py --replicas redis $(ARGS)
+	$(BIN)/python scripts/conformance.py --replicas postgresql $(ARGS)
 
 compat: $(VENV)/.dev
 	$(BIN)/python -m tests.compat $(ARGS)

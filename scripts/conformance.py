@@ -167,14 +167,14 @@ def tail(log: Path, lines: int = 20) -> str:
 
 
 @contextlib.contextmanager
-def fixture_server() -> Iterator[str]:
+def fixture_server(name: str = "server", store: str = "") -> Iterator[str]:
     """The URL of a fixture server that lives as long as the block."""
     port = free_port()
     url = f"http://127.0.0.1:{port}/mcp"
-    log = CACHE / "server.log"
+    log = CACHE / f"{name}.log"
     log.parent.mkdir(exist_ok=True)
     with log.open("wb") as output:
-        command = [sys.executable, str(PINS / "server.py"), str(port)]
+        command = [sys.executable, str(PINS / "server.py"), str(port), *([store] if store else [])]
         server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         try:
             wait_for(url, server, log)
@@ -188,6 +188,22 @@ def fixture_server() -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 server.kill()
                 server.wait()
+
+
+@contextlib.contextmanager
+def replicas(engine: str, count: int = 2) -> Iterator[str]:
+    """The URL of a proxy that gives each request to the next of some fixture servers, which share a store."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from round_robin import round_robin
+    from store.engines import running
+
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(running(engine)).url
+        urls = [stack.enter_context(fixture_server(f"server-{n}", store)) for n in range(count)]
+        port = free_port()
+        stack.enter_context(round_robin(port, [urlsplit(url).port or 0 for url in urls]))
+        print(f"{count} processes behind a proxy without affinity, on {engine}", flush=True)
+        yield f"http://127.0.0.1:{port}/mcp"
 
 
 # ---- the suite ---------------------------------------------------------------------------------------------
@@ -323,8 +339,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--leg", action="append", choices=[leg.name for leg in LEGS], help="only this leg")
     parser.add_argument("--scenario", action="append", help="only this scenario")
     parser.add_argument("--url", help="test the server that runs there instead of the fixture server")
+    help_text = "test two fixture servers that share this engine, behind a proxy without affinity"
+    parser.add_argument("--replicas", choices=["redis", "postgresql"], help=help_text)
     parser.add_argument("--verbose", action="store_true", help="say why something is skipped or waiting")
     return parser.parse_args(arguments)
+
+
+def served(options: argparse.Namespace) -> contextlib.AbstractContextManager[str]:
+    """What is tested: the URL, while it is served."""
+    if options.url:
+        return contextlib.nullcontext(options.url)
+    return replicas(options.replicas) if options.replicas else fixture_server()
 
 
 def run(options: argparse.Namespace) -> Counter[str]:
@@ -335,7 +360,7 @@ def run(options: argparse.Namespace) -> Counter[str]:
         raise Stop(f"Nothing answers at {options.url}.")
     node, packages = find_node(), install("suites")
     tally: Counter[str] = Counter()
-    with contextlib.nullcontext(options.url) if options.url else fixture_server() as url:
+    with served(options) as url:
         for leg in LEGS:
             if not options.leg or leg.name in options.leg:
                 tally += run_leg(leg, Suite(node, packages, url), options, listed)

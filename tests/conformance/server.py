@@ -1,4 +1,4 @@
-"""The server that the official conformance suite is run against: `python tests/conformance/server.py PORT`.
+"""The server that the official conformance suite is run against: `python tests/conformance/server.py PORT [STORE]`.
 
 Public API only. The names and values are the suite's, which says in its messages what a scenario needs.
 scripts/conformance.py starts this file on a free port and runs the suite.
@@ -46,7 +46,10 @@ WAV = (
 # Its keywords are the point: clients must see each of them exactly as it stands there.
 SCHEMA = Path(__file__).with_name("schema-2020-12.json")
 
-server = Server("redstart-conformance", version="1.0.0", instructions="A fixture for the conformance suite.")
+STORE = sys.argv[2] if len(sys.argv) > 2 else None
+server = Server(
+    "redstart-conformance", version="1.0.0", instructions="A fixture for the conformance suite.", store=STORE
+)
 
 
 def embedded(uri: str, mime_type: str, text: str) -> EmbeddedResource:

@@ -26,11 +26,17 @@ def redis() -> Iterator[Engine]:
         yield engine
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[Engine]:
+    with running("postgresql") as engine:
+        yield engine
+
+
+@pytest.fixture(params=["sqlite", "redis", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'shared.db'}"
-    engine: Engine = request.getfixturevalue("redis")
+    engine: Engine = request.getfixturevalue(request.param)
     return engine.url
 
 
