@@ -88,7 +88,7 @@ class CallTask(Protocol):
     def tell(self, progress: float, total: float | None, message: str | None) -> None:
         """Note how far the work is."""
 
-    def hand_over(self) -> str:
+    async def hand_over(self) -> str:
         """Leave the rest of the work to another engine: the token by which it finishes the task."""
 
     async def save(self, checkpoint: bytes) -> None:

@@ -397,7 +397,7 @@ class Context(Facts[App]):
         """
         if self._call.task is None:
             raise RuntimeError('ctx.hand_over() is for a task, and this is an ordinary call; write task="required"')
-        return self._call.task.hand_over()
+        return await self._call.task.hand_over()
 
     async def detach(self) -> None:
         """From here on the call is a task, if its client knows tasks: for tools with `task=` and `detach="manual"`.

@@ -501,7 +501,7 @@ class Offer:
     def tell(self, progress: float, total: float | None, message: str | None) -> None:
         """Its progress goes to the client, as that of any call."""
 
-    def hand_over(self) -> str:
+    async def hand_over(self) -> str:
         raise RuntimeError("ctx.hand_over() is for a task: call ctx.detach() first")
 
     async def save(self, checkpoint: bytes) -> None:

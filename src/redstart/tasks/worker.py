@@ -81,7 +81,7 @@ class Worker:
         """Claim no more. What is safe to begin anew is handed back at once, and other legs have `drain` seconds."""
         self._stopping.set()
         for leg in list(self.legs):
-            if leg.task.record.retries or not leg.begun:
+            if (leg.task.record.retries and not leg.external) or not leg.begun:
                 leg.stop("handed back")
         self._wake()
         if self._loops[1:]:  # a claim that is under way hands its tasks back; if it were cancelled they would be lost
@@ -239,8 +239,14 @@ class Leg:
         if self._noting is None or self._noting.done():
             self._noting = asyncio.get_running_loop().create_task(self._keep_notes())
 
-    def hand_over(self) -> str:
+    async def hand_over(self) -> str:
+        def mark(task: Task) -> Placement:
+            task.record.external = True
+            return OVERDUE, self._tasks.limits.lease
+
         self.external = True
+        if not await self._write(mark):  # before anybody has the token: a cancellation must reach who has it
+            raise asyncio.CancelledError
         return token_of(self.task)
 
     async def save(self, checkpoint: bytes) -> None:
@@ -351,8 +357,6 @@ class Leg:
         if self._parked is not None:
             requests, state = self._parked
             return lambda task: park(task, limits, requests, state)
-        if self.external:
-            return self._handed_over
         return self._finished(data)
 
     def _finished(self, data: bytes) -> Edit:
@@ -363,13 +367,11 @@ class Leg:
             return lambda task: fail(task, limits, error)
         assert envelope.result is not UNSET
         outcome = envelope.result
+        if self.external and not is_error(outcome):
+            return lambda task: (OVERDUE, limits.max_run)
         # In the handshake era a tool that reports an error has failed; in the modern era the request has completed.
         failed = self.task.record.request.version in DIALECTS and is_error(outcome)
         return lambda task: finish(task, limits, "failed" if failed else "completed", outcome)
-
-    def _handed_over(self, task: Task) -> Placement:
-        task.record.external = True
-        return OVERDUE, self._tasks.limits.max_run
 
     def _begin(self) -> Call:
         """The call of this leg: the request as it was made, for a client that is not there."""
