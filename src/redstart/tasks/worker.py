@@ -260,22 +260,24 @@ class Leg:
     # ------------------------------------------------------------ writes
 
     async def _write(self, edit: Edit) -> bool:
-        """Change the task while it is ours and has not ended."""
+        """Change the task while it is ours and has not ended; the progress that was last told goes with it."""
         async with self._lock:
-            return await self._tasks.change(self.task, lambda task: None if task.ended else edit(task), self._fence)
+            note, self._note = self._note, None
+
+            def change(task: Task) -> Placement | None:
+                if task.ended:
+                    return None
+                if note is not None:
+                    task.record.progress = note
+                    task.record.message = note[2] or task.record.message
+                return edit(task)
+
+            return await self._tasks.change(self.task, change, self._fence)
 
     async def _keep_notes(self) -> None:
         while self._note is not None:
-            note, self._note = self._note, None
-
-            def keep(task: Task, note: tuple[float, float | None, str | None] = note) -> Placement:
-                task.record.progress = note
-                if note[2]:
-                    task.record.message = note[2]
-                return OVERDUE, self._tasks.limits.lease
-
             with suppress(StoreAway):
-                if not await self._write(keep):
+                if not await self._write(lambda task: (OVERDUE, self._tasks.limits.lease)):
                     return
             await asyncio.sleep(NOTES)
 
