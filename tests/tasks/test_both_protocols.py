@@ -99,6 +99,7 @@ def test_older_clients_run_everything_at_once_and_have_no_tasks() -> None:
     with_peer(JUNE, script)
 
 
+@pytest.mark.requirement("33", "T75")
 def test_a_server_without_such_tools_has_no_tasks() -> None:
     server = Server("none")
 
@@ -108,7 +109,8 @@ def test_a_server_without_such_tools_has_no_tasks() -> None:
 
     async def script(peer: Peer) -> None:
         assert "tasks" not in peer.opened["result"]["capabilities"]
-        assert (await peer.call("tasks/get", taskId="x"))["error"]["code"] == -32601
+        for method in ("tasks/get", "tasks/cancel", "tasks/result", "tasks/list"):
+            assert (await peer.call(method, taskId="x"))["error"]["code"] == -32601
         params = {"name": "plain", "arguments": {}, "task": {}}  # the spec: not declared, so ignored
         assert (await peer.request("tools/call", params))["result"]["content"][0]["text"] == "plain"
 

@@ -199,7 +199,7 @@ def test_a_session_is_told_of_its_tasks_on_its_stream(known: int) -> None:
         assert (first["method"], first["params"]["progress"]) == ("notifications/progress", 1)
         assert first["params"]["progressToken"] == "p"
         client.open_gate("told")
-        notices = []
+        notices: list[dict[str, Any]] = []
         while not notices or notices[-1]["method"] != "notifications/tasks/status":
             notices.append(stream.get(timeout=DEADLINE))
         assert [notice["params"]["progress"] for notice in notices[:-1]] == [2]
