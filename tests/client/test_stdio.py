@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -13,9 +12,8 @@ from typing import Literal
 import pytest
 
 from client.support import MCP_STDIO, handshake_client, python
-from redstart.client import Client, ClientError, ConnectionClosed, stdio
-from redstart.protocol.framing import MAX_MESSAGE
-from support import run
+from redstart.client import Client, ClientError, ConnectionClosed, InvalidReply, stdio
+from support import run, until
 
 
 @pytest.mark.parametrize("protocol", ["2025-11-25", "2026-07-28"])
@@ -64,22 +62,43 @@ def test_a_message_of_many_megabytes_both_ways() -> None:
     run(main())
 
 
-def test_a_line_over_the_limit_is_not_kept(caplog: pytest.LogCaptureFixture) -> None:
-    script = """
+TOO_LONG = """
+say(json.loads(sys.stdin.readline())["id"], INITIALIZED)
 for line in sys.stdin:
     m = json.loads(line)
-    if "id" in m:
-        print("x" * (MAX + 1), flush=True)
-        say(m["id"], INITIALIZED)
+    if m["method"] == "long":
+        print("x" * 2000, flush=True)
+    elif m["method"] == "short":
+        say(m["id"], {"fine": True})
 """
 
-    async def main() -> None:
-        async with handshake_client(python(script.replace("MAX", str(MAX_MESSAGE)))) as c:
-            assert c.server_info.name
 
-    with caplog.at_level(logging.WARNING, "redstart.client"):
-        run(main())
-    assert "over the limit" in caplog.text
+def test_a_line_over_the_limit_fails_the_requests_that_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "MAX_MESSAGE", 1000)
+
+    async def main() -> None:
+        async with handshake_client(python(TOO_LONG), timeout=60) as c:
+            calls = [asyncio.create_task(c.request(method)) for method in ("other", "long")]
+            for call in calls:  # it may have been the answer to each of them
+                with pytest.raises(InvalidReply, match="sent a message of more than 1000 bytes"):
+                    await call
+            assert await c.request("short") == {"fine": True}
+
+    run(main())
+
+
+def test_a_line_over_the_limit_that_nobody_waits_for_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(stdio, "MAX_MESSAGE", 1000)
+
+    async def main() -> None:
+        async with handshake_client(python(TOO_LONG)) as c:
+            await c.notify("long")
+            await until(lambda: "sent a message of more than 1000 bytes" in caplog.text)
+            assert await c.request("short") == {"fine": True}
+
+    run(main())
 
 
 def test_a_python_file_with_environment_and_directory(tmp_path: Path) -> None:
@@ -136,20 +155,17 @@ def test_a_server_that_ignores_eof_and_sigterm_is_killed(monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_a_close_that_is_cancelled_kills_the_server_at_once(tmp_path: Path) -> None:
-    pipe = tmp_path / "held"
-    os.mkfifo(pipe)
-    code = f"held = open({str(pipe)!r}, 'w')\n" + STUBBORN
-
+def test_a_close_that_is_cancelled_kills_the_server_at_once_and_waits_for_its_end() -> None:
     async def main() -> None:
-        ended = asyncio.create_task(asyncio.to_thread(pipe.read_bytes))  # ends when the server no longer holds the pipe
-        c = await handshake_client(python(code)).__aenter__()
+        c = await handshake_client(python(STUBBORN)).__aenter__()
+        pid = int(c.server_info.version)
         closing = asyncio.create_task(c.__aexit__(None, None, None))
         await asyncio.sleep(0)
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
-        assert await ended == b""
+        with pytest.raises(ProcessLookupError):  # no zombie either
+            os.kill(pid, 0)
 
     run(main())
 

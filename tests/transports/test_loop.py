@@ -43,6 +43,20 @@ def test_what_is_left_is_cancelled_and_ends_before_its_loop() -> None:
     assert loops[0].is_closed()
 
 
+def test_the_event_loop_that_the_caller_has_set_stays() -> None:
+    async def work() -> None:
+        assert asyncio.get_event_loop() is asyncio.get_running_loop() is not own
+
+    own = asyncio.new_event_loop()
+    asyncio.set_event_loop(own)
+    try:
+        run_loop(work())
+        assert asyncio.get_event_loop() is own
+    finally:
+        asyncio.set_event_loop(None)
+        own.close()
+
+
 def test_signals_are_heard_meanwhile_and_not_later() -> None:
     async def test() -> None:
         heard: asyncio.Queue[int] = asyncio.Queue()

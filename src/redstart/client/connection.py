@@ -213,6 +213,12 @@ class RpcConnection:
         if call is not None and not call.future.done():
             call.future.set_exception(error)
 
+    def fail_open(self, error: ClientError) -> None:
+        if not self._open:
+            log.warning("%s", error)
+        for id in list(self._open):
+            self.fail(id, error)
+
     def lost(self, error: ClientError) -> None:
         if self.gone is None:
             self.gone = error

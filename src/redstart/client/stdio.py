@@ -15,10 +15,10 @@ import sys
 from collections.abc import Sequence
 from typing import Final, cast
 
-from redstart.client.errors import ClientError, ConnectionClosed
+from redstart.client.errors import ClientError, ConnectionClosed, InvalidReply
 from redstart.client.options import ClientOptions
 from redstart.client.transport import Inbox, Outgoing, Transport
-from redstart.protocol.framing import Framer
+from redstart.protocol.framing import MAX_MESSAGE, OVERSIZED, Framer
 
 GRACE = 3.0
 """Seconds in which a server may end by itself, and again after SIGTERM."""
@@ -32,6 +32,9 @@ LAST_CHARACTERS: Final = 20_000
 _KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
 _SETTLE = 0.5
 """Seconds in which the pipes of a process that has ended must close. A child of it may hold them open."""
+
+_KILLED: Final = 5.0
+"""Seconds in which a process that was killed must have ended: more than it takes, also on a busy machine."""
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:
@@ -48,6 +51,7 @@ class StdioTransport(Transport, asyncio.SubprocessProtocol):
 
     def __init__(self, command: Sequence[str], options: ClientOptions) -> None:
         self._command = [os.fspath(part) for part in command]
+        self._name = f"the server {' '.join(self._command)!r}"
         self._env = None if options["env"] is None else {**os.environ, **options["env"]}
         self._cwd = options["cwd"]
         self._echo = options["stderr"] == "inherit"
@@ -55,7 +59,7 @@ class StdioTransport(Transport, asyncio.SubprocessProtocol):
 
     async def open(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._lines = Framer("newline")
+        self._lines = Framer("newline", MAX_MESSAGE)
         self._stderr = ""
         self._decode_stderr = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._writable = asyncio.Event()
@@ -87,19 +91,17 @@ class StdioTransport(Transport, asyncio.SubprocessProtocol):
         self._writable.set()
         self._stdin.close()
         try:
-            for number in (None, signal.SIGTERM, _KILL):
-                if number is not None:
-                    _signal(process, number)
-                if await _within(GRACE, self._exited):
-                    break
-            await _within(_SETTLE, self._closed)
+            if not await _within(GRACE, self._exited):
+                _signal(process, signal.SIGTERM)
+            if await _within(GRACE, self._exited):
+                await _within(_SETTLE, self._closed)
         finally:  # also if this task is cancelled: a server must not outlive its client
             if not self._exited.is_set():
                 _signal(process, _KILL)
             if self._reporting is not None:
                 self._reporting.cancel()
             process.close()
-        await _within(_SETTLE, self._closed)
+            await _within(_KILLED, self._closed)
 
     # ---------------------------------------------------------------- called by asyncio
 
@@ -108,7 +110,10 @@ class StdioTransport(Transport, asyncio.SubprocessProtocol):
             self._remember_stderr(self._decode_stderr(data))
             return
         for line in self._lines.feed(data):
-            self._inbox.receive(line)
+            if line is OVERSIZED:
+                self._inbox.fail_open(InvalidReply(f"{self._name} sent a message of more than {MAX_MESSAGE} bytes"))
+            else:
+                self._inbox.receive(line)
 
     def _remember_stderr(self, text: str) -> None:
         self._stderr = (self._stderr + text)[-LAST_CHARACTERS:]
@@ -145,9 +150,8 @@ class StdioTransport(Transport, asyncio.SubprocessProtocol):
         await _within(_SETTLE, self._closed)
         status = None if self._process is None else self._process.get_returncode()
         ended = "closed its pipes" if status is None else "ended"
-        message = f"the server {' '.join(self._command)!r} {ended}"
         last = self._stderr.splitlines()[-LAST_LINES:]
-        self._inbox.lost(ConnectionClosed(message, exit_status=status, stderr=last))
+        self._inbox.lost(ConnectionClosed(f"{self._name} {ended}", exit_status=status, stderr=last))
 
 
 def _signal(process: asyncio.SubprocessTransport, number: int) -> None:

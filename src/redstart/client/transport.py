@@ -1,8 +1,8 @@
 """The contract between a connection and the transport that carries its messages.
 
-A transport moves whole messages and does not read them. It tells its inbox what happens: a message has come, one
-request will not be answered, notifications will not come any more, no request will be answered any more. A new way to
-reach a server is a new subclass.
+A transport moves whole messages and does not read them. It tells its inbox what happens: a message has come, a message
+could not be taken, one request will not be answered, notifications will not come any more, no request will be answered
+any more. A new way to reach a server is a new subclass.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ class Inbox(Protocol):
 
     def fail(self, id: int, error: Exception) -> None:
         """The request `id` will not be answered. Does nothing if it was answered already."""
+
+    def fail_open(self, error: ClientError) -> None:
+        """A message could not be taken. It may have been any answer: every request that is open now fails."""
 
     def lost(self, error: ClientError) -> None:
         """The server is gone: every open request fails, and every later one."""

@@ -27,13 +27,11 @@ def new_loop() -> asyncio.AbstractEventLoop:
 def run_loop(work: Coroutine[Any, Any, None]) -> None:
     """Run `work` on a new loop to its end. Ctrl-C before `work` has its own handler for it is an end, too."""
     loop = new_loop()
-    asyncio.set_event_loop(loop)
     try:
         with suppress(KeyboardInterrupt):
             loop.run_until_complete(work)
     finally:
         _end_tasks(loop)
-        asyncio.set_event_loop(None)
         loop.close()
 
 
