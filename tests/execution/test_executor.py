@@ -311,10 +311,11 @@ def test_a_cancelled_async_tool_unwinds_and_a_thread_tool_sees_the_flag() -> Non
 
 def test_a_disconnect_cancels_what_is_open() -> None:
     server = Server("gone")
-    ended = []
+    begun, ended = [], []
 
     @server.tool
     async def work() -> None:
+        begun.append(True)
         try:
             await asyncio.Event().wait()
         finally:
@@ -322,9 +323,7 @@ def test_a_disconnect_cancels_what_is_open() -> None:
 
     async def script(peer: Peer) -> None:
         peer.begin("work")
-        while not server.runtime.started:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await until(lambda: bool(begun))
         await peer.close()
         await until(lambda: bool(ended))
 
