@@ -102,8 +102,8 @@ class StoreMachine(RuleBasedStateMachine):
             for store in self.stores:
                 await store.close()
 
-        self.run(finish())
-        self.loop.close()
+        with self.loop:  # is closed, also if what is told is wrong
+            self.run(finish())
 
     async def heard(self) -> None:
         """All that should be told is told, in its order, and nothing else."""
