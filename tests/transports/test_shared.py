@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -12,11 +13,14 @@ from typing import Any
 
 import pytest
 
-from redstart import Accepted, Context, Server
+from redstart import Accepted, Client, Context, Server
+from redstart.client.errors import ConnectionClosed
+from round_robin import round_robin
 from store.engines import Engine, running
-from support import NOVEMBER, message, run
+from support import NOVEMBER, ROOT, free_port, launch, message, run
 from transports.support import Http, Response
 
+IDLE = 1.0
 SSE = {"accept": "text/event-stream"}
 
 
@@ -43,11 +47,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 class Process:
     """One of the processes: a server of its own, with connections of its own to the store."""
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, idle: float = 60, **options: Any) -> None:
         self.started = asyncio.Event()
         self.cancelled = asyncio.Event()
         self.server = server = Server("shared", store=url, **options)
-        self.http = Http(server.asgi(session_idle=60))
+        self.http = Http(server.asgi(session_idle=idle))
 
         @server.tool
         async def log(ctx: Context) -> str:
@@ -83,6 +87,10 @@ class Process:
         @server.resource("birds://{name}")
         def bird(name: str) -> str:
             return name
+
+        @server.resource("secret://ada", visible=lambda user: user == "ada")
+        def secret() -> str:
+            return ""
 
 
 Script = Callable[[Process, Process], Awaitable[None]]
@@ -206,11 +214,10 @@ def test_a_stream_that_is_opened_again_elsewhere_gets_what_was_missed_and_what_i
         last = stream.events()[-1]["id"]
         await second.http.modern(1, "server/discover")
         second.server.notify_changed("prompts")  # nobody hears it now
-        await asyncio.sleep(0.3)  # until the log has the event, which nobody outside can see
         again = await open_stream(second, session, **{"last-event-id": last})
         second.server.notify_changed("resources")
         await again.until(lambda response: len(methods(response)) == 2)
-        assert methods(again) == ["notifications/prompts/list_changed", "notifications/resources/list_changed"]
+        assert sorted(methods(again)) == ["notifications/prompts/list_changed", "notifications/resources/list_changed"]
         await close(again)
 
     two(url, script)
@@ -366,6 +373,108 @@ def test_changes_of_a_session_at_the_same_time_are_all_kept(url: str) -> None:
         await close(stream)
 
     two(url, script)
+
+
+def test_a_session_goes_on_after_all_processes_were_started_again(url: str) -> None:
+    async def before(first: Process, second: Process) -> None:
+        session.update(await first.http.open())
+        level = message(1, "logging/setLevel", {"level": "debug"})
+        assert "result" in (await second.http.send(level, headers=session)).json()
+
+    async def after(first: Process, second: Process) -> None:
+        answer = await second.http.send(tool(2, "log"), headers=session)
+        assert methods(answer) == ["notifications/message"]
+
+    session: dict[str, str] = {}
+    two(url, before)
+    two(url, after)
+
+
+def test_a_session_lives_while_it_is_used_and_is_forgotten_when_it_was_idle(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        used, streaming, idle = [await first.http.open() for _ in range(3)]
+        stream = await open_stream(second, streaming)
+        for session in (used, streaming, idle):
+            assert (await second.http.send(tool(1, "log"), headers=session)).status == 200
+        until = time.monotonic() + 2.5 * IDLE
+        while time.monotonic() < until:
+            assert (await first.http.send(tool(1, "log"), headers=used)).status == 200
+            await asyncio.sleep(IDLE / 10)  # time itself is tested
+        assert (await first.http.send(tool(1, "log"), headers=streaming)).status == 200
+        for process in (first, second):
+            assert (await process.http.send(tool(1, "log"), headers=idle)).status == 404
+        await close(stream)
+
+    two(url, script, idle=IDLE)
+
+
+def test_a_change_of_any_size_reaches_other_processes(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        uri = "birds://" + "x" * 8000  # too large for the bus
+        session = await second.http.open()
+        stream = await open_stream(first, session)
+        subscribed = await second.http.send(message(1, "resources/subscribe", {"uri": uri}), headers=session)
+        assert "result" in subscribed.json()
+        second.server.notify(uri)
+        await stream.until(lambda response: methods(response))
+        assert stream.messages()[0]["params"]["uri"] == uri
+        await close(stream)
+
+    two(url, script)
+
+
+def test_who_may_not_see_a_resource_is_not_told_of_it_by_any_process(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        for name in ("ada", "bob"):
+            user = {"authorization": f"Bearer {name}"}
+            session = await second.http.open(headers=user)
+            stream = await open_stream(first, session)
+            for uri in ("secret://ada", "birds://redstart"):
+                await second.http.send(message(1, "resources/subscribe", {"uri": uri}), headers=session)
+            second.server.notify("secret://ada")
+            second.server.notify("birds://redstart")
+            await stream.until(lambda response: "birds://redstart" in str(response.body))
+            told = [one["params"]["uri"] for one in stream.messages()]
+            assert told == (["secret://ada"] if name == "ada" else []) + ["birds://redstart"]
+            await close(stream)
+
+    two(url, script, auth=lambda token: token)
+
+
+def test_another_process_goes_on_when_one_is_killed(tmp_path: Path) -> None:
+    """Real processes, behind a proxy that gives each request to the next."""
+    store = f"sqlite:///{tmp_path / 'shared.db'}"
+    ports = [free_port() for _ in range(3)]
+    command = [sys.executable, str(ROOT / "tests" / "conformance" / "server.py")]
+    processes = [launch([*command, str(port), store], port) for port in ports[1:]]
+
+    async def test() -> None:
+        async def elicit(question: Any) -> dict[str, Any]:
+            return {"username": "ada", "email": "a@example.com"}
+
+        url = f"http://127.0.0.1:{ports[0]}/mcp"
+        async with Client(url, protocol=NOVEMBER, on_elicit=elicit) as client:
+            for _ in range(4):
+                answer = await client.call_tool("test_elicitation", {"message": "Who?"})
+                assert "ada" in answer.text
+            processes[0].kill()
+            processes[0].wait()
+            answered = 0
+            for _ in range(6):  # each second one meets the process that has gone
+                try:
+                    await client.call_tool("test_simple_text")
+                    answered += 1
+                except ConnectionClosed:
+                    pass
+            assert answered >= 3
+
+    try:
+        with round_robin(ports[0], ports[1:]):
+            run(test())
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def test_an_id_of_another_process_is_unknown_and_the_log_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Final
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import Raw, Struct
 
 from redstart.features.errors import log
 from redstart.features.subscriptions import Hub
@@ -32,7 +32,7 @@ class Word(Struct, omit_defaults=True):
     session: str = ""
     id: str = ""
     text: str = ""
-    data: Raw | UnsetType = UNSET
+    data: Raw = Raw(b"null")
 
 
 Work = Callable[[], Awaitable[object]]
@@ -54,9 +54,9 @@ class Replica:
         """What is done with a message of each kind. The sender gets its own messages too."""
         self.on_return: list[Callable[[], Awaitable[None]]] = []
         """Called when messages may have been lost."""
-        self._outbox: asyncio.Queue[Work] = asyncio.Queue(MAX_WAITING)
-        self._running: list[asyncio.Task[None]] = []
-        self._starting = asyncio.Lock()
+        self._outbox: deque[Work] = deque()
+        self._listener: asyncio.Task[None] | None = None
+        self._sender: asyncio.Task[None] | None = None
         self._is_away = False
         hub.relay = self._relay
 
@@ -75,35 +75,26 @@ class Replica:
 
     async def start(self) -> None:
         """Listen to the others."""
-        async with self._starting:
-            if not self._running:
-                messages = self.store.subscribe(self.key("words"))
-                await self.store.kv_get(self.key("ring"))  # the engine knows the subscription now
-                self._running = [asyncio.create_task(self._listen(messages)), asyncio.create_task(self._send())]
+        if self._listener is None:
+            self._listener = asyncio.create_task(self._listen(self.store.subscribe(self.key("words"))))
+            await self.store.kv_get(self.key("ring"))  # the engine knows the subscription now
 
     def stop(self) -> None:
-        for task in self._running:
-            task.cancel()
-        self._running = []
+        for task in (self._listener, self._sender):
+            if task is not None:
+                task.cancel()
+        self._listener = self._sender = None
 
     # ------------------------------------------------------------ sending
 
     def later(self, work: Work) -> None:
         """Write to the store soon, in the order of the calls. What cannot be written is dropped."""
-        if self._outbox.full():
+        if len(self._outbox) >= MAX_WAITING:
             self._note_away("too many writes wait for it")
-        else:
-            self._outbox.put_nowait(work)
-
-    async def settled(self) -> None:
-        """Wait until everything that was given to `later` is written."""
-        done = asyncio.get_running_loop().create_future()
-
-        async def tell() -> None:
-            done.set_result(None)
-
-        self.later(tell)
-        await asyncio.wait([done], timeout=5)
+            return
+        self._outbox.append(work)
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send())
 
     def tell(self, word: Word) -> None:
         """Send a message soon."""
@@ -118,15 +109,15 @@ class Replica:
         await self.store.publish(self.key("words"), data)
 
     async def _send(self) -> None:
-        while True:
-            work = await self._outbox.get()
+        while self._outbox:
             try:
-                await work()
+                await self._outbox.popleft()()
                 self._is_away = False
             except StoreAway as error:
                 self._note_away(str(error))
             except Exception:
                 log.exception("what other processes should know could not be written")
+        self._sender = None
 
     def _note_away(self, reason: str) -> None:
         if not self._is_away:
@@ -137,23 +128,19 @@ class Replica:
 
     def _relay(self, kind: str, what: str) -> None:
         """Tell all processes of a change, also this one: subscriptions that were made before it are then known."""
-        if not self._running:  # this process does not listen
+        is_listening = self._listener is not None
+        if not is_listening:
             self._hub.tell(kind, what)
-            asyncio.get_running_loop().create_task(self._publish_change(kind, what))
-            return
 
         async def publish() -> None:
             try:
                 await self.publish(Word(kind, text=what))
             except StoreAway:
-                self._hub.tell(kind, what)
+                if is_listening:
+                    self._hub.tell(kind, what)
                 raise
 
         self.later(publish)
-
-    async def _publish_change(self, kind: str, what: str) -> None:
-        with suppress(StoreAway):
-            await self.publish(Word(kind, text=what))
 
     async def _changed(self, word: Word) -> None:
         self._hub.tell(word.kind, word.text)

@@ -136,9 +136,7 @@ class Endpoint:
         except Rejection as rejection:
             error = failure(None, ProtocolError(rejection.code, rejection.text))
             await request.reply(rejection.status, error, [JSON, *rejection.headers])
-        except ProtocolError as error:
-            if not error.retry_after:
-                raise
+        except ProtocolError as error:  # the store is away, or there is no room for a session
             await request.reply(503, failure(None, error), [JSON, LATER])
 
     async def _serve(self, request: HttpRequest) -> None:

@@ -8,14 +8,16 @@ which goes out where the client has its GET stream open. Spec: see sessions.py.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
+import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -42,6 +44,8 @@ LOCK: Final = 5.0
 """Seconds after which the lock of a process that has gone no longer counts."""
 EVENTS_TTL: Final = 600.0
 """Seconds for which the last events of a stream are kept."""
+LATE: Final = 4.0
+"""Seconds for which the events of an earlier stream are awaited: the process that had it may still write some."""
 REREAD: Final = 1.0
 """Seconds after which a stream is read again without a message: messages may be lost."""
 PATIENCE: Final = 4
@@ -93,16 +97,17 @@ class SharedStream(Stream):
         super().end()
 
 
-class PushStream(Stream):
+class PushStream(Stream, kw_only=True):
     """The stream for what belongs to no request. If the client has it open elsewhere, messages go there."""
 
-    forward: Callable[[bytes], None] | None = None
+    link: Link
+    forward: Callable[[Raw], None]
 
     def send(self, data: bytes, *, last: bool = False) -> None:
-        if self.forward is not None:
-            self.forward(data)
-        else:
+        if self.link.hears:
             super().send(data, last=last)
+        else:
+            self.forward(Raw(data))
 
 
 class SharedSession(HttpSession):
@@ -112,11 +117,16 @@ class SharedSession(HttpSession):
     """Its name in keys and messages."""
     seen: bytes = b""
     """Its state in the store, as it was last read."""
+    touched: float = 0.0
+    """When its time in the store began anew."""
 
     def new_stream(self, name: str) -> Stream:
         stream = SharedStream(name, self.log)
         self.log.keep(stream, 0, b"")  # so that others know the stream
         return stream
+
+
+SessionHandler: TypeAlias = Callable[[SharedSession, Word], Awaitable[None]]
 
 
 class SharedSessions(Sessions):
@@ -137,16 +147,10 @@ class SharedSessions(Sessions):
         """The logs that this process writes: until when they are kept, and their size. The oldest first."""
         self._log_bytes = 0
         self._touching: asyncio.Task[None] | None = None
-        replica.handlers |= {
-            "state": self._on_state,
-            "ended": self._on_ended,
-            "message": self._on_message,
-            "answered": self._on_answered,
-            "push": self._on_push,
-            "pushed": self._on_taken,
-            "resumed": self._on_resumed,
-            "event": self._on_event,
-        }
+        handlers = (self._on_state, self._on_ended, self._on_message, self._on_push, self._on_opened, self._on_resumed)
+        for handler in handlers:
+            replica.handlers[handler.__name__.removeprefix("_on_")] = partial(self._for_session, handler)
+        replica.handlers |= {"answered": self._on_answered, "event": self._on_event}
         replica.on_return.append(self._on_return)
 
     async def start(self, configured: bool) -> None:
@@ -198,18 +202,22 @@ class SharedSessions(Sessions):
 
     def _apply(self, live: SharedSession, raw: bytes) -> bool:
         """Use what the store says of a session; False if it has ended."""
-        if raw == live.seen:
-            return True
-        state = msgspec.json.decode(raw, type=_State)
-        session = live.link.session
-        if state.ended or session is None:
-            return False
-        live.seen = raw
-        session.log_level = state.level
-        self._runtime.hub.restore(live.link, state.uris)
-        if time.time() - state.touched > self._idle / 4:
-            self._replica.later(partial(self._change, live.id, _touch))
+        if raw != live.seen:
+            state = msgspec.json.decode(raw, type=_State)
+            session = live.link.session
+            if state.ended or session is None:
+                return False
+            self._runtime.hub.restore(live.link, state.uris)
+            session.log_level = state.level
+            live.seen, live.touched = raw, state.touched
+        if time.time() - live.touched > self._idle / 4:
+            self._touch(live)
         return True
+
+    def _touch(self, live: SharedSession) -> None:
+        """The session is in use: its state in the store does not expire yet."""
+        live.touched = time.time()
+        self._replica.later(partial(self._change, live.id, _nothing))
 
     async def _keep(self, id: str, call: Call) -> None:
         """A call has changed the state of its session: write the change, before the call is answered."""
@@ -223,7 +231,7 @@ class SharedSessions(Sessions):
         short = _short(id)
         async with self._locked(short):
             raw = await self._store.kv_get(self._key(short))
-            state = _State() if raw is None else msgspec.json.decode(raw, type=_State)
+            state = _State(ended=True) if raw is None else msgspec.json.decode(raw, type=_State)
             if not state.ended:
                 edit(state)
                 state.touched = time.time()
@@ -246,8 +254,9 @@ class SharedSessions(Sessions):
         """Keep the state of sessions whose stream is open, or whose call runs, though no request comes."""
         while True:
             await asyncio.sleep(self._idle / 4)
-            for live in [live for live in self._live.values() if live.busy]:
-                self._replica.later(partial(self._change, live.id, _touch))
+            for live in self._named.values():
+                if live.busy:
+                    self._touch(live)
 
     async def finish(self, id: str, principal: str) -> bool:
         """The client ended its session, in all processes."""
@@ -275,8 +284,9 @@ class SharedSessions(Sessions):
         link.hears = False
         short = _short(id)
         events = StoreLog(self._kept, write=partial(self._write_event, short))
-        push = PushStream(name, events)
-        push.forward = lambda data: self._replica.tell(Word("push", short, data=Raw(data)))
+        push = PushStream(
+            name, events, link=link, forward=lambda data: self._replica.tell(Word("push", short, data=data))
+        )
         live = self._named[short] = SharedSession(id, ticket, link, events, owner, push, short=short)
         return live
 
@@ -319,22 +329,21 @@ class SharedSessions(Sessions):
         finally:
             self._answers.pop(name, None)
 
-    async def _on_message(self, word: Word) -> None:
-        """A client has sent to another process what is for a call of this one."""
-        live = self._named.get(word.session)
+    async def _on_message(self, live: SharedSession, word: Word) -> None:
+        """A client has sent to another process what may be for a call of this one."""
         question = _QUESTION.fullmatch(word.id)
         if question is not None and question[1] != self._replica.tag:
             return
-        unknown = live is None
-        for event in live.link.receive(bytes(word.data), {}) if live is not None and word.data is not UNSET else ():
+        unknown = ""
+        for event in live.link.receive(bytes(word.data), {}):
             if isinstance(event, Answer):
                 event.pending.resolve(event.outcome)
             elif isinstance(event, Cancel):
                 self._runtime.cancel(event.call)
             elif isinstance(event, Refusal):
-                unknown = True
+                unknown = "unknown"
         if question is not None:
-            self._replica.tell(Word("answered", word.session, word.id, "unknown" if unknown else ""))
+            self._replica.tell(Word("answered", word.session, word.id, unknown))
 
     async def _on_answered(self, word: Word) -> None:
         taken = self._answers.get((word.session, word.id))
@@ -343,38 +352,34 @@ class SharedSessions(Sessions):
 
     # ------------------------------------------------------------ what others tell
 
-    async def _on_state(self, word: Word) -> None:
+    async def _for_session(self, handler: SessionHandler, word: Word) -> None:
+        """Handle a message about a session, if the session is in use here."""
         live = self._named.get(word.session)
         if live is not None:
-            raw = await self._store.kv_get(self._key(word.session))
-            if raw is not None and self._live.get(live.id) is live and not self._apply(live, raw):
-                self._remove(live)
+            await handler(live, word)
 
-    async def _on_ended(self, word: Word) -> None:
-        live = self._named.get(word.session)
-        if live is not None:
+    async def _on_state(self, live: SharedSession, word: Word) -> None:
+        raw = await self._store.kv_get(self._key(live.short))
+        if raw is not None and self._live.get(live.id) is live and not self._apply(live, raw):
             self._remove(live)
 
-    async def _on_push(self, word: Word) -> None:
-        live = self._named.get(word.session)
-        if live is not None and live.link.hears and word.data is not UNSET:
+    async def _on_ended(self, live: SharedSession, word: Word) -> None:
+        self._remove(live)
+
+    async def _on_push(self, live: SharedSession, word: Word) -> None:
+        if live.link.hears:
             live.push.send(bytes(word.data))
 
-    async def _on_taken(self, word: Word) -> None:
-        """The client has opened its stream in the process that `word` names."""
-        live = self._named.get(word.session)
-        if live is not None and word.id != self._replica.tag and live.link.hears:
+    async def _on_opened(self, live: SharedSession, word: Word) -> None:
+        """The client has opened its stream for what belongs to no request, in the process that `word` names."""
+        if word.id != self._replica.tag:
             live.link.hears = False
             live.push.detach()
-            push = live.push
-            assert isinstance(push, PushStream)
-            push.forward = lambda data: self._replica.tell(Word("push", word.session, data=Raw(data)))
 
-    async def _on_resumed(self, word: Word) -> None:
-        live = self._named.get(word.session)
-        stream = live.streams.get(word.id) if live is not None else None
-        if stream is not None:
-            stream.detach()
+    async def _on_resumed(self, live: SharedSession, word: Word) -> None:
+        """The client goes on to read a stream elsewhere."""
+        if word.id in live.streams:
+            live.streams[word.id].detach()
 
     async def _on_event(self, word: Word) -> None:
         for reader in self._readers.get(word.id, ()):
@@ -385,8 +390,8 @@ class SharedSessions(Sessions):
         for readers in self._readers.values():
             for reader in readers:
                 reader.set()
-        for short in [short for short, live in self._named.items() if live.link.hears]:
-            await self._on_state(Word("state", short))
+        for live in [live for live in self._named.values() if live.link.hears]:
+            await self._on_state(live, Word("state"))
 
     # ------------------------------------------------------------ streams
 
@@ -423,59 +428,75 @@ class SharedSessions(Sessions):
 
     async def serve_stream(self, live: HttpSession, request: HttpRequest) -> None:
         """A GET: the stream for what belongs to no request, or a stream that the client has lost."""
+        short = _short(live.id)
         last = request.headers.get(h.LAST_EVENT)
-        name, after, missed = live.push.name, 0, []
-        if last is not None:
-            name, after = _event_place(last.decode("latin-1"))
-            await self._replica.settled()
-            missed = await self._store.log_read(self._key(_short(live.id), name)) if name else []
-            if not missed:
-                raise Rejection(404, "Nothing is known of that event any more")
+        name, after = _event_place(last.decode("latin-1")) if last is not None else ("", 0)
+        key = self._key(short, name)
+        missed = await self._events_of(key) if name else []
+        if last is not None and not missed:
+            raise Rejection(404, "Nothing is known of that event any more")
+        writer = Writer(request, [])
+        position = missed[-1][0] if missed else ""
+        for _, entry in missed:
+            if _push(writer, entry, after):
+                writer.close()
         if "." in name:
-            self._replica.tell(Word("resumed", _short(live.id), name))
-            writer = Writer(request, [])
-            reading = asyncio.create_task(self._follow(self._key(_short(live.id), name), after, writer))
+            self._replica.tell(Word("resumed", short, name))
+            lasting = math.inf
         else:
-            writer = self._open_push(live, request)
-            for _, entry in missed:
-                _push(writer, entry, after)
-            reading = None
+            self._open_push(live, request, writer)
+            lasting = LATE if missed else 0.0
+        rest = asyncio.create_task(self._follow(key, position, writer, lasting))
         try:
             await writer.until_gone()
         finally:
-            if reading is not None:
-                reading.cancel()
+            rest.cancel()
             if live.push.writer is writer:
                 live.push.writer = None
 
-    def _open_push(self, live: HttpSession, request: HttpRequest) -> Writer:
-        """From now on this process sends what belongs to no request, as the user of this GET may see it."""
-        writer, push, link = Writer(request, []), live.push, live.link
-        session = link.session
-        assert isinstance(push, PushStream)
-        assert session is not None
-        push.forward = None
-        push.attach(writer, push.sequence)
-        link.hears = True
-        peer = session.client_capabilities, session.client_info, session.log_level
-        row, dialect = METHODS["resources/subscribe"], DIALECTS[session.revision]
-        link.subscriber = Call(link, "", b'""', row, Params(), b"{}", UNSET, dialect, *peer)
-        link.subscriber.session, link.subscriber.headers = session, request.headers
-        link.subscriber.principal, link.subscriber.runner = request.user, self._runtime
-        self._replica.tell(Word("pushed", _short(live.id), self._replica.tag))
-        return writer
+    async def _events_of(self, key: str) -> list[tuple[str, bytes]]:
+        """What is kept of a stream. What another process sends is in the store a moment later."""
+        for _ in range(3):
+            entries = await self._store.log_read(key)
+            if entries:
+                break
+            await asyncio.sleep(LATE / 20)
+        return entries
 
-    async def _follow(self, key: str, after: int, writer: Writer) -> None:
-        """Send the events of a stream that any process may write, until it ends."""
-        woken, position = asyncio.Event(), ""
+    def _open_push(self, live: HttpSession, request: HttpRequest, writer: Writer) -> None:
+        """From now on this process sends what belongs to no request, as the user of this GET may see it.
+
+        The stream gets another name, so that what was sent before can be read from the store beside it.
+        """
+        push, link = live.push, live.link
+        push.name, push.sequence = secrets.token_hex(6), 0
+        push.attach(writer, 0)
+        link.hears = True
+        link.subscriber = self._viewer(link, request)
+        self._replica.tell(Word("opened", _short(live.id), self._replica.tag))
+
+    def _viewer(self, link: Link, request: HttpRequest) -> Call | None:
+        """Stands for the calls of other processes that have subscribed: what it may see is told."""
+        session = link.session
+        if session is None:
+            return None
+        row, dialect = METHODS["resources/subscribe"], DIALECTS[session.revision]
+        peer = session.client_capabilities, session.client_info, session.log_level
+        call = Call(link, "", b'""', row, Params(), b"{}", UNSET, dialect, *peer, session, request.headers)
+        call.principal, call.runner = request.user, self._runtime
+        return call
+
+    async def _follow(self, key: str, position: str, writer: Writer, seconds: float) -> None:
+        """Send what is added to a stream, by any process, until it ends, or for so long."""
+        woken, until = asyncio.Event(), time.monotonic() + seconds
         self._readers.setdefault(key, set()).add(woken)
         try:
-            while not writer.closed:
+            while not writer.closed and time.monotonic() < until:
                 woken.clear()
                 with suppress(StoreAway):
                     for id, entry in await self._store.log_read(key, position):
                         position = id
-                        if _push(writer, entry, after):
+                        if _push(writer, entry):
                             writer.close()
                             return
                 with suppress(TimeoutError):
@@ -486,7 +507,7 @@ class SharedSessions(Sessions):
                 del self._readers[key]
 
 
-def _push(writer: Writer, entry: bytes, after: int) -> bool:
+def _push(writer: Writer, entry: bytes, after: int = 0) -> bool:
     """Send an event that the client has not seen; True if it is the end of its stream."""
     number, _, event = entry.partition(b" ")
     if event and int(number) > after:
@@ -504,7 +525,7 @@ def _short(id: str) -> str:
     return sha256(id.encode()).hexdigest()[:32]
 
 
-def _touch(state: _State) -> None:
+def _nothing(state: _State) -> None:
     """Only its time changes."""
 
 
