@@ -11,7 +11,6 @@ import asyncio
 import contextvars
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import cached_property
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -44,7 +43,7 @@ class RunningSteps:
         self._claims: dict[tuple[str, asyncio.AbstractEventLoop], tuple[str, asyncio.Future[None]]] = {}
         """From the name in the store to the key of the step, and a future that is done when the step has ended."""
 
-    @cached_property
+    @property
     def store(self) -> SharedState:
         """Where results and used states are kept; opened when it is first needed."""
         return self._open_store()

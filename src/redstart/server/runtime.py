@@ -268,7 +268,8 @@ class Runtime(Runner):
         if stack is not None:
             await stack.aclose()
         if self.shares:
-            await self.store.close()  # it opens again where it is used again
+            await self.store.close()
+            del self.store  # another start may have another loop: it opens a store of its own
 
     async def stop_tasks(self) -> None:
         """Run no more tasks: hand back what may be repeated, and wait for the rest."""
