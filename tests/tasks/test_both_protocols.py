@@ -321,7 +321,8 @@ def test_status_and_progress_are_told_to_a_client_of_november() -> None:
             notice = await peer.receive()
             methods.append(notice["method"])
             if notice["method"] == "notifications/progress":
-                assert notice["params"] == {"progressToken": "p", "progress": 1.0, "total": 2.0, "message": "half"}
+                told = {"progressToken": "p", "progress": 1.0, "total": 2.0, "message": "half"}
+                assert notice["params"] == {**told, "_meta": {RELATED: {"taskId": task["taskId"]}}}
             else:
                 assert notice["params"]["taskId"] == task["taskId"]
         assert "notifications/progress" in methods

@@ -156,7 +156,7 @@ class Facts(RequestContext, Generic[App]):
         token = call.meta.progress_token if call.meta else UNSET
         params = checked(ProgressParams("" if token is UNSET else token, progress, total, message), "ctx.progress()")
         if call.task is not None and call.task.running:
-            call.task.tell(progress, total, message)
+            call.task.tell(params.progress, params.total, params.message)
             return True
         if token is UNSET or (call.progress is not None and progress <= call.progress):
             return False

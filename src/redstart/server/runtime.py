@@ -189,10 +189,14 @@ class Runtime(Runner):
         """Calls that outlive their connection; loaded with the first tool that may be one."""
         from redstart.tasks.service import Tasks
 
-        hub, worker = self.hub, lambda: self.worker.start()
+        limits, hub = self.options["tasks"], self.hub
         return Tasks(
-            self.name, self.options["tasks"], lambda: self.store, self._find_tool, lambda: self.asking, hub, worker
+            self.name, limits, lambda: self.store, self._find_tool, lambda: self.asking, hub, self._start_worker
         )
+
+    def _start_worker(self) -> None:
+        if self.started:  # else it stops, and a task that was just made is left to others
+            self.worker.start()
 
     @cached_property
     def worker(self) -> Worker:

@@ -13,7 +13,9 @@ from redstart.protocol.handshake import DIALECTS
 from redstart.store.tasks import OVERDUE
 from redstart.tasks.record import Placement, Task, fail, finish
 from redstart.tasks.service import Edit, Tasks, is_error
+from redstart.wire.check import checked
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode
+from redstart.wire.types import ProgressParams
 
 
 class TaskHandle:
@@ -58,9 +60,11 @@ class TaskHandle:
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Say how far the work is. False if the task has ended: the work is no longer wanted."""
 
+        note = checked(ProgressParams("", progress, total, message), "progress()")
+
         def told(task: Task) -> Placement:
-            task.record.progress = progress, total, message
-            task.record.message = message or task.record.message
+            task.record.progress = note.progress, note.total, note.message
+            task.record.message = note.message or task.record.message
             return OVERDUE, self._tasks.limits.max_run
 
         return await self._change(told)

@@ -22,6 +22,9 @@ Status: TypeAlias = Literal["working", "input_required", "completed", "failed", 
 TERMINAL: Final = ("completed", "failed", "cancelled")
 Placement: TypeAlias = tuple[str, float]
 """The queue that a task is in after a change, and the seconds until it is due there."""
+SHORTEST: Final = 0.1
+LONGEST: Final = 366 * 24 * 3600
+"""Seconds."""
 
 
 class TaskLimits(Struct, frozen=True, kw_only=True):
@@ -54,8 +57,13 @@ class TaskLimits(Struct, frozen=True, kw_only=True):
             if name == "namespace":
                 if value is not None and (not isinstance(value, str) or not value):
                     raise TypeError(f"namespace of TaskLimits is a non-empty str, not {value!r}")
-            elif isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-                raise TypeError(f"{name} of TaskLimits is a number from 0, not {value!r}")
+            elif name in ("per_user", "total", "concurrent"):
+                if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                    raise TypeError(f"{name} of TaskLimits is an integer from 0, not {value!r}")
+            elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST:
+                raise TypeError(f"{name} of TaskLimits is a number of seconds from 0 to a year, not {value!r}")
+        if self.lease < SHORTEST or self.poll < SHORTEST:
+            raise ValueError(f"lease and poll of TaskLimits are at least {SHORTEST} seconds")
 
 
 class OpenQuestion(Struct, array_like=True):
@@ -170,9 +178,11 @@ def fail(task: Task, limits: TaskLimits, error: ProtocolError) -> Placement:
     return placement
 
 
-def park(task: Task, limits: TaskLimits, questions: Mapping[str, Mapping[str, Any]], state: bytes) -> Placement:
+def park(task: Task, limits: TaskLimits, questions: Mapping[str, Mapping[str, Any]], state: bytes) -> Placement | None:
     """The task waits for answers. A question that is asked again gets another key: keys are for one use."""
     record = task.record
+    if record.state is not UNSET and bytes(record.state) == state.strip():
+        return None  # it is written already, but the store could not say so
     record.status, record.state, record.open, record.answers = "input_required", Raw(state), {}, {}
     for name, question in questions.items():
         key = name if name not in record.used else f"{name}.{len(record.used) + 1}"

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -31,7 +31,18 @@ from redstart.schema.errors import ShapeError
 from redstart.store.open import Store
 from redstart.store.shared import SharedState, StoreAway, scoped
 from redstart.store.tasks import StoredTask, topic_of
-from redstart.tasks.record import Placement, Record, Task, TaskLimits, TaskRequest, answer, fail, finish, token_of
+from redstart.tasks.record import (
+    OpenQuestion,
+    Placement,
+    Record,
+    Task,
+    TaskLimits,
+    TaskRequest,
+    answer,
+    fail,
+    finish,
+    token_of,
+)
 from redstart.wire.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -58,8 +69,28 @@ EXTENSION: Final = f"extensions.{TASKS_EXTENSION}"
 PAGE: Final = 50
 WAITS: Final = (0.02, 0.1, 0.5, 1.0)
 """Seconds after which a waiter reads a task again without being told: a message of the bus may be lost."""
+TOLD: Final = (0.1, 5.0)
+"""The same for those who need not know at once, of whom there may be many."""
 MAX_WATCHED: Final = 100
 """How many tasks one stream may watch."""
+MAX_FOLLOWED: Final = 10_000
+"""How many waiters and watchers one process has, of all clients."""
+ASKED: Final = 15.0
+"""Seconds for which a question is reserved for the client that is asked, again and again until it answers."""
+AGAIN: Final = 0.5
+"""Seconds after which a call of the store is tried again when it was away."""
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def patiently(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a call of the store returns, as soon as the store is there."""
+    while True:
+        try:
+            return await call(*args, **kwargs)
+        except StoreAway as error:
+            log.warning("tasks wait: %s", error)
+            await asyncio.sleep(AGAIN)
 
 
 class Bell:
@@ -110,6 +141,7 @@ class Tasks:
         self._asking = asking
         self._hub = hub
         self._start_worker = start_worker
+        self._followed = 0
         self._background: set[asyncio.Task[None]] = set()
         """What tells clients, and what tells other engines of a cancellation."""
 
@@ -128,8 +160,13 @@ class Tasks:
     def _run_beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("what was done for a client of a task failed: %s", error, exc_info=error)
 
     @property
     def store(self) -> Store:
@@ -165,24 +202,31 @@ class Tasks:
         while True:
             if fence is not None and task.stored.fence != fence:
                 return False
-            placement = edit(task)
-            if placement is None:
-                return False
-            task.stored.body = encode(task.record)
-            if await self.store.task_write(task.stored, *placement):
-                return True
+            body = task.stored.body
+            try:
+                placement = edit(task)
+                if placement is None:
+                    return False
+                task.stored.body = encode(task.record)
+                if await self.store.task_write(task.stored, *placement):
+                    return True
+            except BaseException:  # nothing of the change stays: it may be tried again
+                task.stored.body = body
+                task.__init__(task.stored)  # type: ignore[misc]
+                raise
             stored = await self.store.task_read(task.id, task.stored.owner)
             if stored is None:
                 return False
             task.__init__(stored)  # type: ignore[misc]
 
-    async def follow(self, task: Task) -> AsyncGenerator[Task, None]:
-        """The task now, and after each change, until it has ended or is gone."""
+    async def follow(self, task: Task, pauses: Sequence[float] = WAITS) -> AsyncGenerator[Task, None]:
+        """The task now, and after each change, until it has ended or is gone. While the store is away, it waits."""
         bell = Bell(self.store, topic_of(task.id))
-        waits, version = iter(WAITS), -1
+        waits, version = iter(pauses), -1
+        self._followed += 1
         try:
             while True:
-                stored = await self.store.task_read(task.id, task.stored.owner)
+                stored = await patiently(self.store.task_read, task.id, task.stored.owner)
                 if stored is None:
                     return
                 if stored.version != version:
@@ -190,9 +234,14 @@ class Tasks:
                     yield task
                     if task.ended:
                         return
-                await bell.wait(next(waits, WAITS[-1]))
+                await bell.wait(next(waits, pauses[-1]))
         finally:
+            self._followed -= 1
             await bell.close()
+
+    def _check_room(self, more: int = 1) -> None:
+        if self._followed + more > MAX_FOLLOWED:
+            raise ProtocolError(INTERNAL_ERROR, "Too many clients of this server wait for tasks; try again later")
 
     # ------------------------------------------------------------ how a request becomes a task
 
@@ -267,7 +316,7 @@ class Tasks:
             result.result_type = "task"
             return result
         peer = next((peer for peer in self._hub.peers if peer.link is call.link), None)
-        if peer is not None:
+        if peer is not None and self._followed < MAX_FOLLOWED:
             self._run_beside(self._watch(call, task, peer))
         return CreateTaskResult(task=self._state(task))
 
@@ -341,6 +390,7 @@ class Tasks:
 
     async def result(self, call: Call) -> ToolResult:
         """`tasks/result`: wait until the task has ended, and ask its questions meanwhile."""
+        self._check_room()
         task = await self.find(call)
         related = {RELATED_TASK: {"taskId": task.id}}
         asking: asyncio.Task[None] | None = None
@@ -367,19 +417,47 @@ class Tasks:
         return result
 
     async def _ask(self, call: Call, task: Task, related: dict[str, Any]) -> None:
-        """Ask the questions of a task on the stream of `tasks/result`, each of them once."""
+        """Ask the questions of a task on the stream of `tasks/result`, each of them on one stream at a time."""
+        store, owner, me = self.store, task.stored.owner, secrets.token_bytes(8)
+
+        async def reserve(mark: str) -> bool:
+            return await store.kv_set(mark, me, ASKED, nx=True) or await store.kv_get(mark) == me
+
         for key, question in list(task.record.open.items()):
-            asked = scoped(task.stored.owner, "asked", task.id, key)
-            if not await self.store.kv_set(asked, b"1", self._asking().timeout, nx=True):
-                continue  # another `tasks/result` of this task asks it
-            params = {**decode(question.params), "_meta": related}
-            reply = await self._asking().request_raw(call, question.method, params)
-            if reply is not None:
-                await self._answer(task, {key: reply})
-            elif question.method == "elicitation/create":
-                await self._answer(task, {key: CANCEL})
-            else:
-                await self._fail(task, f"The client did not answer {question.method}")
+            mark = scoped(owner, "asked", task.id, key)
+            while not await patiently(reserve, mark):  # noqa: ASYNC110
+                await asyncio.sleep(1)  # another `tasks/result` of this task asks it, in any process
+            try:
+                stored = await patiently(store.task_read, task.id, owner)
+                if stored is not None and key in Task(stored).record.open:
+                    reply = await self._hear(call, question, related, partial(store.kv_set, mark, me, ASKED))
+                    await patiently(self._reply, task, key, question, reply)
+            finally:
+                with suppress(StoreAway):
+                    await store.kv_delete(mark)
+
+    async def _hear(
+        self, call: Call, question: OpenQuestion, related: dict[str, Any], hold: Callable[[], Awaitable[bool]]
+    ) -> object | None:
+        """The client's answer; None if it gives none. The question is reserved meanwhile."""
+        params = {**decode(question.params), "_meta": related}
+        asking = asyncio.ensure_future(self._asking().request_raw(call, question.method, params))
+        try:
+            while not asking.done():
+                await asyncio.wait([asking], timeout=ASKED / 3)
+                with suppress(StoreAway):
+                    await hold()
+            return await asking
+        finally:
+            asking.cancel()
+
+    async def _reply(self, task: Task, key: str, question: OpenQuestion, reply: object | None) -> None:
+        if reply is not None:
+            await self._answer(task, {key: reply})
+        elif question.method == "elicitation/create":
+            await self._answer(task, {key: CANCEL})
+        else:
+            await self._fail(task, f"The client did not answer {question.method}")
 
     async def _fail(self, task: Task, text: str) -> None:
         error = ProtocolError(INTERNAL_ERROR, text)
@@ -428,21 +506,18 @@ class Tasks:
         """Tell a client of 2025-11-25 of the status and the progress of its task."""
         token = call.meta.progress_token if call.meta else UNSET
         status, progress = task.record.status, None
-        try:
-            async with aclosing(self.follow(task)) as states:
-                async for task in states:
-                    record = task.record
-                    if peer not in self._hub.peers:
-                        return
-                    if token is not UNSET and record.progress is not None and record.progress != progress:
-                        progress = record.progress
-                        params = ProgressParams(token, *progress)
-                        peer.channel.send(notification("notifications/progress", params))
-                    if record.status != status:
-                        status = record.status
-                        peer.channel.send(notification("notifications/tasks/status", self._state(task)))
-        except (StoreAway, ProtocolError) as error:
-            log.warning("the state of a task is not told: %s", error)
+        async with aclosing(self.follow(task, TOLD)) as states:
+            async for task in states:
+                record = task.record
+                if peer not in self._hub.peers:
+                    return
+                if token is not UNSET and record.progress is not None and record.progress != progress:
+                    progress = record.progress
+                    params = ProgressParams(token, *progress, meta={RELATED_TASK: {"taskId": task.id}})
+                    peer.channel.send(notification("notifications/progress", params))
+                if record.status != status:
+                    status = record.status
+                    peer.channel.send(notification("notifications/tasks/status", self._state(task)))
 
     async def listen(self, call: Call) -> Result:
         """`subscriptions/listen`, which may also name tasks: each change of them is told with the whole task."""
@@ -452,6 +527,7 @@ class Tasks:
             self._admit(call)
             if len(wanted.task_ids) > MAX_WATCHED:
                 raise ProtocolError(INVALID_PARAMS, f"One stream may watch {MAX_WATCHED} tasks")
+            self._check_room(len(wanted.task_ids))
             read = [await self.store.task_read(id, self.owner(call)) for id in dict.fromkeys(wanted.task_ids)]
             tasks = [Task(stored) for stored in read if stored is not None]
             wanted.task_ids = [task.id for task in tasks]
@@ -464,7 +540,7 @@ class Tasks:
 
     async def _stream(self, call: Call, task: Task) -> None:
         """Send the state of a modern task at each change, until it has ended."""
-        async with aclosing(self.follow(task)) as states:
+        async with aclosing(self.follow(task, TOLD)) as states:
             async for task in states:
                 detailed = self._detailed(task)
                 detailed.meta = {SUBSCRIPTION_ID: call.id}
@@ -475,6 +551,8 @@ class Tasks:
         """Stop telling clients."""
         for task in self._background:
             task.cancel()
+        if self._background:
+            await asyncio.wait(self._background, timeout=1)
 
 
 class Offer:

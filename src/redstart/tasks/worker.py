@@ -8,11 +8,11 @@ rest fails. A worker that cannot renew its leases stops its legs itself, before 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, DecodeError, Raw, UnsetType
 
 from redstart.features.errors import Unwind, log
 from redstart.features.tools import CompiledTool
@@ -25,8 +25,8 @@ from redstart.protocol.modern import Modern
 from redstart.store.shared import StoreAway
 from redstart.store.tasks import CHANGED, OVERDUE, StoredTask
 from redstart.tasks.record import Placement, Task, fail, finish, lost, park, token_of
-from redstart.tasks.service import Bell, Edit, Tasks, is_error
-from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode_envelope, decode_fault
+from redstart.tasks.service import AGAIN, Bell, Edit, Tasks, is_error, patiently
+from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode_envelope, decode_fault, encode
 from redstart.wire.types import InputRequired, Result
 
 BEATS: Final = 6
@@ -42,8 +42,8 @@ UNWATCHED: Final = 0.05
 """Seconds after which a leg is watched for its cancellation: most legs end sooner."""
 CLAIMED: Final = 2.0
 """Seconds that a claim which is under way has to come back when its worker stops."""
-AGAIN: Final = 0.5
-"""Seconds after which a write is tried again when the store was away."""
+UNREADABLE: Final = 60.0
+"""Seconds after which a task that this version of redstart cannot read is looked at again."""
 
 
 class Worker:
@@ -146,16 +146,25 @@ class Worker:
         changed: list[str] | None = []
         while True:
             await asyncio.sleep(limits.lease / BEATS if changed is not None else 0)
-            now, legs = loop.time(), {leg.id: leg for leg in self.legs}
-            held = [leg.task.stored for leg in legs.values()]
-            changed = await self._quietly(self.tasks.store.task_hold(held, limits.lease), None) if held else []
+            now, legs = loop.time(), list(self.legs)
+            changed = await self._quietly(self._renew(legs), None) if legs else []
             if changed is not None:
                 self._renewed = now
-                for id in changed:
-                    await self._quietly(legs[id].check(), None)
-            elif now - self._renewed > limits.lease * FENCED:
-                for leg in legs.values():
-                    leg.stop("fenced")
+                for leg in legs:
+                    if leg.id in changed:
+                        await self._quietly(leg.check(), None)
+
+    async def _renew(self, legs: Sequence[Leg]) -> list[str]:
+        """Renew leases. If that takes too long, stop the legs, before somebody else may have them."""
+        lease, loop = self.tasks.limits.lease, asyncio.get_running_loop()
+        left = self._renewed + lease * FENCED - loop.time()
+        try:
+            async with asyncio.timeout(max(lease / BEATS, left)):
+                return await patiently(self.tasks.store.task_hold, [leg.task.stored for leg in legs], lease)
+        except TimeoutError:
+            for leg in legs:
+                leg.stop("fenced")
+            raise StoreAway("the leases of tasks were not renewed in time") from None
 
     async def _sweep(self) -> None:
         """Do what is overdue: forget old tasks, and decide about those whose worker or user is gone."""
@@ -167,11 +176,15 @@ class Worker:
                 continue
             for stored in found:
                 await self._quietly(self._settle(stored), None)
-            if len(found) < SWEPT:
-                await asyncio.sleep(min(SWEEP, lease / BEATS))
+            await asyncio.sleep(min(SWEEP, lease / BEATS) if len(found) < SWEPT else 0)
 
     async def _settle(self, stored: StoredTask) -> None:
-        task = Task(stored)
+        try:
+            task = Task(stored)
+        except DecodeError as error:
+            log.error("a task is left to another version of redstart: %s", error)
+            await self.tasks.store.task_write(stored, OVERDUE, UNREADABLE)
+            return
         if task.ended:
             await self.tasks.store.task_delete(task.stored)
             return
@@ -235,6 +248,7 @@ class Leg:
         return InputRequired(result_type="input_required")
 
     def tell(self, progress: float, total: float | None, message: str | None) -> None:
+        encode(message)  # half a character fails here, in the handler
         self._note = progress, total, message
         if self._noting is None or self._noting.done():
             self._noting = asyncio.get_running_loop().create_task(self._keep_notes())
@@ -245,7 +259,7 @@ class Leg:
             return OVERDUE, self._tasks.limits.lease
 
         self.external = True
-        if not await self._write(mark):  # before anybody has the token: a cancellation must reach who has it
+        if not await patiently(self._write, mark):  # before anybody has the token: a cancellation must reach who has it
             raise asyncio.CancelledError
         return token_of(self.task)
 
@@ -254,7 +268,7 @@ class Leg:
             task.record.checkpoint = Raw(checkpoint)
             return OVERDUE, self._tasks.limits.lease
 
-        if not await self._write(keep):
+        if not await patiently(self._write, keep):
             raise asyncio.CancelledError  # somebody else has this task now
 
     # ------------------------------------------------------------ writes
@@ -272,7 +286,11 @@ class Leg:
                     task.record.message = note[2] or task.record.message
                 return edit(task)
 
-            return await self._tasks.change(self.task, change, self._fence)
+            try:
+                return await self._tasks.change(self.task, change, self._fence)
+            except StoreAway:
+                self._note = self._note or note
+                raise
 
     async def _keep_notes(self) -> None:
         while self._note is not None:
@@ -295,15 +313,11 @@ class Leg:
     async def _watch(self) -> None:
         """Stop when the task is cancelled."""
         await asyncio.sleep(UNWATCHED)
-        while True:
-            with suppress(StoreAway):
-                async with aclosing(self._tasks.follow(self.task)) as states:
-                    async for task in states:
-                        if task.ended or task.stored.fence != self._fence:
-                            break
-                self.stop("cancelled")
-                return
-            await asyncio.sleep(AGAIN)
+        async with aclosing(self._tasks.follow(self.task)) as states:
+            async for task in states:
+                if task.ended or task.stored.fence != self._fence:
+                    break
+        self.stop("cancelled")
 
     def stop(self, reason: str) -> None:
         """End the run; its result is no longer wanted."""
@@ -328,13 +342,13 @@ class Leg:
             watcher.cancel()
             if self._noting is not None:
                 self._noting.cancel()
-        while edit is not None:
-            try:
-                await self._write(edit)
-                return
-            except StoreAway as error:
-                log.warning("the result of a task waits: %s", error)
-                await asyncio.sleep(AGAIN)
+        if edit is None:
+            return
+        try:
+            await patiently(self._write, edit)
+        except ProtocolError as error:  # the store refuses this result
+            refused = error
+            await patiently(self._write, lambda task: fail(task, self._tasks.limits, refused))
 
     async def _outcome(self) -> Edit | None:
         """Run the handler; the change of the task that follows from it, or None if the task is no longer ours."""

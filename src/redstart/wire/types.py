@@ -447,6 +447,7 @@ class ProgressParams(Shape):
     progress: float
     total: float | None = None
     message: str | None = None
+    meta: Meta = field(name="_meta", default=None)
 
 
 class LogParams(Shape):
