@@ -148,12 +148,14 @@ def test_progress_from_outside_is_told_to_a_client_that_wants_it() -> None:
 
     async def script(peer: Peer) -> None:
         peer.meta = {"progressToken": "p"}
-        await started(peer, "order")
+        task = await started(peer, "order")
         handle = shop.server.task(await shop.tokens.get())
         assert await handle.progress(1, 4, "packing")
         while not (told := [note for note in peer.notices if note["method"] == "notifications/progress"]):
             await asyncio.sleep(0.005)
-        assert told[0]["params"] == {"progressToken": "p", "progress": 1, "total": 4, "message": "packing"}
+        related = {"io.modelcontextprotocol/related-task": {"taskId": task["taskId"]}}
+        wanted = {"progressToken": "p", "progress": 1, "total": 4, "message": "packing", "_meta": related}
+        assert told[0]["params"] == wanted
 
     play(NOVEMBER, shop, script)
 

@@ -289,7 +289,8 @@ class Leg:
             try:
                 return await self._tasks.change(self.task, change, self._fence)
             except StoreAway:
-                self._note = self._note or note
+                if self._note is None:
+                    self._note = note
                 raise
 
     async def _keep_notes(self) -> None:
