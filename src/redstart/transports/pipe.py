@@ -50,10 +50,11 @@ class PipeWriter:
         self._parts: list[bytes] = []
         self.rest: bytes | memoryview = b""  # the part of a write that the peer has not taken yet
         self._size = 0
-        self._scheduled = self._blocked = self._paused = self.broken = False
+        self._scheduled = self._blocked = self.broken = False
         self.held = False  # while more is about to be sent
         self._drained: asyncio.Event | None = None
         self.reader: PausableReader | None = None
+        self._paused: PausableReader | None = None
         mode = os.fstat(self._fd).st_mode if self._file is None else 0
         self._polls = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
         if self._polls:
@@ -75,7 +76,7 @@ class PipeWriter:
     def release(self) -> None:
         """Nobody adds to this write any more."""
         self.held = False
-        if self._parts and not self._scheduled and not self._blocked:
+        if self._parts and not self._scheduled:
             self._flush()
 
     async def drain(self) -> None:
@@ -90,47 +91,47 @@ class PipeWriter:
         try:
             while data or parts:
                 if not data:
-                    data = b"".join(parts) if len(parts) > 1 else parts[0]
+                    data = b"".join(parts)
                     parts.clear()
                 if self.broken:
                     return
                 written = self._write(data)
                 # A view, because a copy for each 64 KiB that a pipe takes would be quadratic.
                 data = memoryview(data)[written:] if written < len(data) else b""
+            if self._file is not None:
+                self._file.flush()
         except BlockingIOError:
             self.rest = data
             self._wait_writable()
+            return
         except OSError:  # the peer closed its end: nothing can be told to anybody any more
             self.broken = True
+        if self._blocked:
             self.rest = b""
             self._unblock()
-        else:
-            if self._blocked:
-                self.rest = b""
-                self._unblock()
 
     def _wait_writable(self) -> None:
         if not self._blocked:
             self._blocked = True
-            self._size = 0
             self._loop.add_writer(self._fd, self._flush)
             self._grow(len(self.rest))
 
     def _grow(self, size: int) -> None:
         """More is waiting for a peer that does not read: beyond HIGH_WATER it is not listened to either."""
         self._size += size
-        if self._size > HIGH_WATER and self.reader is not None and not self._paused:
-            self._paused = True
+        if self._size > HIGH_WATER and self.reader is not None and self._paused is None:
+            self._paused = self.reader
             self.reader.pause_reading()
 
     def _unblock(self) -> None:
         if self._blocked:
             self._blocked = False
+            self._size = 0
             self._loop.remove_writer(self._fd)
-        if self._paused and self.reader is not None:
-            self._paused = False
+        if self._paused is not None:
             with suppress(RuntimeError):
-                self.reader.resume_reading()
+                self._paused.resume_reading()
+            self._paused = None
         if self._drained is not None:
             self._drained.set()
             self._drained = None
@@ -139,12 +140,10 @@ class PipeWriter:
         """Let go of a descriptor that is shared with somebody: it blocks again, as they expect."""
         self._unblock()
         self.broken = True
-        if self._file is not None:
-            self._file.flush()
-            return
         if self._polls:
             os.set_blocking(self._fd, True)
-        os.close(self._fd)
+        if self._file is None:
+            os.close(self._fd)
 
     async def flushed(self, *, within: float) -> None:
         """Everything is out, or the peer has had its time."""
@@ -178,7 +177,7 @@ class Stderr:
     def write(self, text: str) -> int:
         if self._fd < 0:
             return self._file.write(text)
-        data = text.encode(self._file.encoding or "utf-8", "backslashreplace")
+        data = text.encode(self._file.encoding, "backslashreplace")
         with self._lock:
             self._send()
             if len(self._kept) > KEPT:
@@ -197,16 +196,12 @@ class Stderr:
             self._send()
 
     def _send(self) -> None:
-        try:
+        with suppress(OSError):  # nobody reads it now, or nobody ever will
             while self._kept or self._lost:
                 if not self._kept:
                     self._kept += b"redstart: nobody has read stderr, so %d messages were left out\n" % self._lost
                     self._lost = 0
                 del self._kept[: os.write(self._fd, self._kept)]
-        except BlockingIOError:
-            pass
-        except OSError:  # nobody will ever read it
-            self._kept.clear()
 
     def end(self) -> None:
         """From now on, be the file itself."""
@@ -246,8 +241,8 @@ def never_waiting() -> Iterator[None]:
 def _opened_again() -> int:
     """A descriptor of our own for the pipe at fd 2, so that only we do not wait for it; -1 where there is none."""
     try:
-        if sys.stdout is not None and sys.stderr is not None and stat.S_ISFIFO(os.fstat(2).st_mode):
+        if sys.stdout is not None and sys.stderr.fileno() == 2 and stat.S_ISFIFO(os.fstat(2).st_mode):
             return os.open("/proc/self/fd/2", os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:
+    except (AttributeError, OSError, ValueError):  # sys.stderr is None, is in memory, or is closed
         pass
     return -1
