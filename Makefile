@@ -7,7 +7,7 @@ OLDEST := .venv/oldest-$(VERSION)
 PORT ?= 8000
 
 .PHONY: demo test test-oldest check ruff ruff-format mypy codespell format
-.PHONY: bench conformance conformance-replicas compat faults fuzz mutants torture clean
+.PHONY: bench conformance conformance-replicas compat faults fuzz mutants torture slow clean
 
 demo: $(VENV)/.run
 	@$(BIN)/redstart run examples/birds/server.py --http --port $(PORT)
@@ -54,6 +54,11 @@ conformance-replicas: $(VENV)/.dev
 
 compat: $(VENV)/.dev
 	$(BIN)/python -m tests.compat $(ARGS)
+
+# The suites that take minutes: two processes behind a proxy, killed workers and engines, a million calls.
+slow: conformance-replicas $(VENV)/.dev
+	cd tests && $(abspath $(BIN))/python -m tasks.torture --tasks 300
+	$(BIN)/python -m bench --only soak
 
 torture: $(VENV)/.dev
 	cd tests && $(abspath $(BIN))/python -m tasks.torture $(ARGS)
