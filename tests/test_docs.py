@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import configparser
 import doctest
 import http.client
 import importlib
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import redstart
 from support import ROOT, free_port, serving
@@ -34,7 +37,7 @@ MODULES = [name for name in NAMES if not name.endswith("__main__")]  # running t
 
 @pytest.mark.parametrize(("page", "block"), BLOCKS)
 def test_block(page: Path, block: str, tmp_path: Path) -> None:
-    for host in ("fastapi", "starlette", "django"):  # the oldest environment has none of them
+    for host in ("fastapi", "starlette", "django", "celery"):  # the oldest environment has none of them
         if re.search(rf"^(from|import) {host}\b", block, re.MULTILINE) and find_spec(host) is None:
             pytest.skip(f"{host} is not installed")
     script = tmp_path / "block.py"
@@ -73,6 +76,30 @@ def test_the_curl_command_of_the_readme() -> None:
         second = post()
     assert second["resultType"] == "input_required"
     assert "bill" not in second["inputRequests"]
+
+
+COMMANDS = [
+    pytest.param(command, words, id=f"{page.relative_to(ROOT)}-{number}")
+    for page in PAGES
+    for number, (command, words) in enumerate(re.findall(r"redstart (run|worker) (.*)", page.read_text()))
+    if "…" not in words and "`" not in words
+]
+
+
+@pytest.mark.parametrize(("command", "words"), COMMANDS)
+def test_the_options_of_a_command_exist(command: str, words: str) -> None:
+    parser = argparse.ArgumentParser()
+    importlib.import_module(f"redstart.cli.{command}").options(parser)
+    parser.parse_args(shlex.split(words.partition(" -- ")[0], comments=True))
+
+
+def test_the_compose_file_and_the_unit() -> None:
+    text = (ROOT / "docs" / "tasks.md").read_text()
+    compose = yaml.safe_load(re.search(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1])  # type: ignore[index]
+    assert compose["services"]["worker"]["environment"] == compose["services"]["server"]["environment"]
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.read_string(re.search(r"^```ini\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1])  # type: ignore[index]
+    assert unit["Service"]["KillMode"] == "mixed"
 
 
 @pytest.mark.parametrize("name", MODULES)

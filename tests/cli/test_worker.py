@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from redstart.cli import main
-from store.engines import Engine, Redis
+from store.engines import Engine, Redis, running
 from support import DEADLINE, free_port
 from tasks.processes import Http, Pipe, ended
 
@@ -213,8 +213,21 @@ def test_the_option_beats_the_store_of_the_server(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_that_is_told_to_stop(tmp_path: Path, redis: Engine, number: int) -> None:
+    stop_a_worker(tmp_path, redis.url, number)
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "postgresql"])
+def test_a_worker_on_another_store_that_is_told_to_stop(tmp_path: Path, scheme: str) -> None:
+    if scheme == "sqlite":
+        stop_a_worker(tmp_path, f"sqlite:///{tmp_path}/tasks.db", signal.SIGTERM)
+    else:
+        with running(scheme) as engine:
+            stop_a_worker(tmp_path, engine.url, signal.SIGTERM)
+
+
+def stop_a_worker(tmp_path: Path, url: str, number: int) -> None:
     """What can be repeated goes back at once, and the rest has time to finish."""
-    file, url = write(tmp_path, concurrent=0), redis.url
+    file = write(tmp_path, concurrent=0)
 
     async def use() -> None:
         async with Pipe([REDSTART, "run", file, "--store", url]) as client:

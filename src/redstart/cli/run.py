@@ -8,11 +8,12 @@ import math
 import sys
 from typing import Final
 
-from redstart.cli.target import is_shared, ready, store_option
+from redstart.cli.target import ready, store_option
 from redstart.features.rules import OptionError
 from redstart.server.runtime import DRAIN
 from redstart.server.server import Server
 from redstart.server.settings import MAX_PORT
+from redstart.store.open import is_shared
 from redstart.transports.http_options import HttpOptions
 from redstart.transports.options import transport_options
 
@@ -105,7 +106,7 @@ def act(arguments: argparse.Namespace) -> int:
 
 def _supervise(server: Server, workers: int, given: list[str], options: HttpOptions) -> int:
     """Look after several processes that have the same command as this one."""
-    if not is_shared(server):
+    if not is_shared(server.runtime.store):
         sys.stderr.write(
             f"redstart: {workers} processes cannot share a store in memory: what one of them keeps, the others do not "
             "see. Write --store redis://…, postgresql://… or sqlite:///file.db, or leave out --workers.\n"

@@ -22,7 +22,6 @@ from redstart.schema.errors import nearest
 from redstart.schema.types import UnsupportedType
 from redstart.server.server import Server
 from redstart.server.startup_errors import shown, where
-from redstart.store.memory import MemoryStore
 
 R = TypeVar("R")
 
@@ -259,11 +258,6 @@ def store_option(parser: argparse.ArgumentParser) -> None:
     """`--store`, or the environment variable REDSTART_STORE."""
     text = "where tasks and shared state are kept: sqlite:///file.db, redis://… or postgresql://… (or REDSTART_STORE)"
     parser.add_argument("--store", default=os.environ.get("REDSTART_STORE"), metavar="URL", help=text)
-
-
-def is_shared(server: Server) -> bool:
-    """Whether other processes can see the server's store."""
-    return not isinstance(server.runtime.store, MemoryStore)
 
 
 def _advice(error: Exception) -> str:

@@ -9,9 +9,10 @@ import sys
 from msgspec.structs import replace
 
 from redstart.cli.run import seconds, whole
-from redstart.cli.target import is_shared, ready, store_option
+from redstart.cli.target import ready, store_option
 from redstart.server.runtime import DRAIN
 from redstart.server.server import Server, in_words
+from redstart.store.open import is_shared
 from redstart.tasks.record import TaskLimits
 from redstart.transports.loop import on_signals, run_loop
 
@@ -30,7 +31,7 @@ def act(arguments: argparse.Namespace) -> int:
     if server is None:
         return 2
     tools = [tool.name for tool in server.tools if tool.task != "forbidden"]
-    if not is_shared(server):
+    if not is_shared(server.runtime.store):
         advice = "write --store redis://…, postgresql://… or sqlite:///file.db, the same as the server's"
         sys.stderr.write(f"redstart: no other process can see a store in memory, so a worker has no work; {advice}\n")
         return 2
