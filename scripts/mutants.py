@@ -6,8 +6,9 @@ Each change is made in a copy of the tree; this one is never touched. For each c
 its line when nothing was changed, the quickest first. They run in a fork of a process that has loaded and collected
 them, where the changed code takes the place of the old one; a change that happens when the module is loaded has a
 process of its own. What no test notices is printed at the end, and is a gap in the tests or a change that means
-nothing; a test that starts a server of its own is only asked where no other one comes by. It takes minutes for each
-file, so it is not part of CI.
+nothing. What a server does that a test starts as a process is not seen, so such tests run only where no other one comes
+by, and with `--servers 30`, for so many seconds, where the others notice nothing. It takes minutes for each file, so it
+is not part of CI.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import contextlib
 import copy
 import gc
 import importlib
+import inspect
 import json
 import os
 import random
@@ -180,6 +182,8 @@ class Change(NamedTuple):
     mutant: Mutant
     tests: list[str]
     timeout: float
+    servers: list[str]
+    """The tests that start a process, for a change that the others do not notice."""
     reloads: bool
     """Whether no test comes by: it happens when the module is loaded, so the tests must load it changed."""
 
@@ -312,16 +316,33 @@ def tests_of(module: str) -> tuple[str, ...]:
     return TESTS[max(fits, key=len)]
 
 
+class Traced(NamedTuple):
+    """What one test does where nothing is changed."""
+
+    lines: list[int]
+    seconds: float
+    starts: bool
+    """Whether it starts a process, which may run any line."""
+
+
 class Tracer:
-    """A plugin for pytest: which tests come by which lines of a module, and how long they take."""
+    """A plugin for pytest: what each test does in a module."""
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
         self._seen: set[int] = set()
-        self.found: dict[str, tuple[list[int], float]] = {}
+        self._starts = False
+        self.found: dict[str, Traced] = {}
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, arguments: Any) -> None:
+        if event == "subprocess.Popen":
+            self._starts = True
 
     def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
-        return self._line if frame.f_code.co_filename == self._path else None
+        # Only functions: where the first test that needs a module loads it, every test depends on what is loaded.
+        is_function = frame.f_code.co_flags & inspect.CO_OPTIMIZED
+        return self._line if is_function and frame.f_code.co_filename == self._path else None
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         self._seen.add(frame.f_lineno)
@@ -329,7 +350,7 @@ class Tracer:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
-        began, self._seen = time.monotonic(), set()
+        began, self._seen, self._starts = time.monotonic(), set(), False
         threading.settrace(self._call)
         sys.settrace(self._call)
         try:
@@ -337,7 +358,7 @@ class Tracer:
         finally:
             sys.settrace(None)
             threading.settrace(None)
-            self.found[item.nodeid] = sorted(self._seen), time.monotonic() - began
+            self.found[item.nodeid] = Traced(sorted(self._seen), time.monotonic() - began, self._starts)
 
 
 class Chosen:
@@ -359,6 +380,7 @@ class Changed:
         self._path = path
         self._module = module
         self._changes = changes
+        self._out = os.dup(1)  # of the driver: later, it is that of the tests
         self.alive: list[tuple[int, bool]] = []
         """Those that were not noticed, and whether they were tried: what happens at import was not."""
 
@@ -389,6 +411,7 @@ class Changed:
                     os._exit(1)
             if ended(child, change.timeout) == 0:
                 self.alive.append((number, True))
+                os.write(self._out, f"  alive  line {change.mutant.line}: {change.mutant.what}\n".encode())
         session.items.clear()
         return (yield)
 
@@ -456,7 +479,7 @@ def ended(child: int, timeout: float) -> int | None:
             os.waitpid(child, 0)
 
 
-def trace(tree: Path, module: str) -> dict[str, tuple[list[int], float]]:
+def trace(tree: Path, module: str) -> dict[str, Traced]:
     """Run the tests of a module as it is; load what they loaded, for the forks."""
     tracer, report = Tracer(tree / SOURCE / module), tree / "trace.json"
 
@@ -473,36 +496,36 @@ def trace(tree: Path, module: str) -> dict[str, tuple[list[int], float]]:
     for name in libraries:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    return {name: (lines, seconds) for name, (lines, seconds) in found.items()}
+    return {name: Traced(*one) for name, one in found.items()}
 
 
-def quick(tests: list[str], traced: dict[str, tuple[list[int], float]], seconds: float) -> list[str]:
+def quick(tests: list[str], traced: dict[str, Traced], seconds: float) -> list[str]:
     """As many of the tests, the quickest first, as take so long: what hundreds of tests come by, a few of them show."""
     found = []
-    for name in tests:
-        seconds -= traced[name][1]
-        found.append(name)
-        if seconds < 0:
+    for name in sorted(tests, key=lambda name: traced[name].seconds):
+        if seconds <= 0:
             break
+        seconds -= traced[name].seconds
+        found.append(name)
     return found
 
 
-def survivors(tree: Path, module: str, limit: int, seed: int, lines: range, seconds: float) -> list[str]:
+def survivors(tree: Path, module: str, given: argparse.Namespace) -> list[str]:
     """The changes of one module that no test notices."""
     path = tree / SOURCE / module
     original, traced = path.read_text(), trace(tree, module)
-    at_import = sorted(traced, key=lambda name: traced[name][1])
     sys.dont_write_bytecode, os.environ["PYTHONDONTWRITEBYTECODE"] = True, "1"
-    found = [mutant for mutant in mutants(original) if mutant.line in lines]
-    chosen = sorted(random.Random(seed).sample(range(len(found)), min(limit, len(found))))
+    found = [one for one in mutants(original) if any(one.line in lines for lines in given.lines)]
+    chosen = sorted(random.Random(given.seed).sample(range(len(found)), min(given.limit, len(found))))
     print(f"{module}: {len(chosen)} of {len(found)} changes, {' '.join(tests_of(module))}", flush=True)
     began = time.monotonic()
     changes = []
     for number in chosen:
-        near = [name for name in at_import if not found[number].lines.isdisjoint(traced[name][0])]
-        tests = quick(near or at_import, traced, seconds)
-        timeout = 8 + 4 * sum(traced[name][1] for name in tests)
-        changes.append(Change(found[number], tests, timeout, not near))
+        near = [name for name, one in traced.items() if not found[number].lines.isdisjoint(one.lines)]
+        tests = quick(near or list(traced), traced, given.seconds)
+        servers = quick([name for name, one in traced.items() if one.starts], traced, given.servers)
+        timeout = 8 + 4 * sum(traced[name].seconds for name in {*tests, *servers})
+        changes.append(Change(found[number], tests, timeout, servers, not near))
     try:
         alive = [f"{SOURCE / module}:{mutant.line}: {mutant.what}" for mutant in _alive(tree, module, changes)]
     finally:
@@ -522,11 +545,11 @@ def _alive(tree: Path, module: str, changes: list[Change]) -> Iterator[Mutant]:
     if forked(tree, list(tests_of(module)), loaded, time_for_all, lambda: _save(report, loaded.alive)) != 0:
         raise SystemExit(f"{module}: the forks did not work:\n{(tree / 'said.txt').read_text()[-2000:]}")
     for number, tried in json.loads(report.read_text()):
-        mutant, tests, timeout, _ = changes[number]
+        mutant, tests, timeout, servers, _ = changes[number]
         path.write_text(ast.unparse(mutant.tree))
-        files = sorted({name.partition("::")[0] for name in tests})
-        if tried or forked(tree, files, Chosen(tests), timeout, lambda: None) == 0:
-            print(f"  alive  {SOURCE / module}:{mutant.line}: {mutant.what}", flush=True)
+        rest = [*([] if tried else tests), *servers]
+        files = sorted({name.partition("::")[0] for name in rest})
+        if not rest or forked(tree, files, Chosen(rest), timeout, lambda: None) == 0:
             yield mutant
 
 
@@ -546,14 +569,20 @@ def files(names: list[str]) -> list[str]:
     return found
 
 
+def numbers(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--module", action="append", help="a file or folder below src/redstart; may be repeated")
     parser.add_argument("--limit", type=int, default=1000, help="changes of each module, chosen by --seed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--first-line", type=int, default=1, help="changes from this line on")
+    parser.add_argument("--lines", nargs="+", type=numbers, default=[range(sys.maxsize)], help="such as 12 or 30-45")
     parser.add_argument("--tests", nargs="+", help="these tests in place of those of the table")
     parser.add_argument("--seconds", type=float, default=10, help="of tests for one change, the quickest first")
+    parser.add_argument("--servers", type=float, default=0, help="seconds of tests that start a process, after these")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the tests that run, and the copy, go too
     alive: list[str] = []
@@ -568,9 +597,7 @@ def main() -> int:
         for module in files(given.module or list(GUARDS)):
             if given.tests:
                 TESTS[module] = tuple(given.tests)
-            alive += survivors(
-                tree, module, given.limit, given.seed, range(given.first_line, sys.maxsize), given.seconds
-            )
+            alive += survivors(tree, module, given)
     print(f"\n{len(alive)} changes that no test notices", *alive, sep="\n  ")
     return 1 if alive else 0
 
