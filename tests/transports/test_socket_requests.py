@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -13,22 +14,26 @@ import pytest
 from redstart import Context, Server
 from redstart.transports import connection
 from redstart.transports.connection import Connection
-from support import MODERN, free_port, message, modern, run
+from redstart.transports.http import Endpoint
+from support import MODERN, free_port, message, modern, run, until
 from transports.test_serve import HEAD, PING, POST, SIZE
 
 WHOLE = POST + SIZE + b"\r\n" + PING
 CLOSE = b"Connection: close\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 LIMIT = 20_000
+LONG = 12 * 1024 * 1024
+"""More than fits into the sockets."""
+BROKEN = (OSError, asyncio.IncompleteReadError)
 
 
 def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def named(id: Any, tool: str, *more: bytes) -> bytes:
+def named(id: Any, tool: str, *more: bytes, **arguments: Any) -> bytes:
     """A whole modern call."""
-    body = modern(id, "tools/call", {"name": tool}, progressToken=1)
+    body = modern(id, "tools/call", {"name": tool, "arguments": arguments}, progressToken=1)
     head = f"MCP-Protocol-Version: {MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n".encode()
     return b"%b%bAccept: text/event-stream, application/json\r\n%bContent-Length: %d\r\n\r\n%b" % (
         POST,
@@ -71,6 +76,7 @@ class Stage:
         self.port = free_port()
         self.began, self.go, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.seen: list[tuple[str, str]] = []
+        self.peers: list[Peer] = []
         stage = self
 
         @self.server.tool
@@ -88,6 +94,22 @@ class Stage:
             await ctx.progress(2)
             return "counted"
 
+        @self.server.tool
+        async def long(ctx: Context, busy: float = 0) -> str:
+            stage.began.set()
+            time.sleep(busy)  # the loop is deaf meanwhile
+            return "x" * LONG
+
+        @self.server.tool
+        async def burst(ctx: Context) -> str:
+            stage.began.set()
+            try:
+                for part in range(3):
+                    await ctx.progress(part + 1, message="x" * LONG)
+            finally:
+                stage.ended.set()
+            return "sent"
+
         @self.server.route("/look", methods=["GET", "HEAD"])
         async def look(request: Any) -> str:
             stage.seen.append((request.path, str(sorted(request.query.items()))))
@@ -95,12 +117,15 @@ class Stage:
 
         @self.server.route("/echo", methods=["POST"])
         async def echo(request: Any) -> bytes:
+            stage.seen.append((request.path, ""))
             return bytes(request.body)
 
     async def connect(self) -> Peer:
         while True:
             try:
-                return Peer(*await asyncio.open_connection("127.0.0.1", self.port))
+                peer = Peer(*await asyncio.open_connection("127.0.0.1", self.port))
+                self.peers.append(peer)
+                return peer
             except OSError:
                 await asyncio.sleep(0.01)
 
@@ -113,6 +138,8 @@ async def served(**options: Any) -> AsyncIterator[Stage]:
         yield stage
     finally:
         stage.go.set()
+        for peer in stage.peers:
+            peer.writer.transport.abort()
         serving.cancel()
         await asyncio.wait([serving])
     assert (Connection.unfinished, Connection.heads_in_all) == (0, 0)  # nothing of a connection outlives it
@@ -135,6 +162,11 @@ REQUESTS: dict[str, tuple[list[bytes], list[int], bool]] = {
     "many at once": ([WHOLE * 300], [200] * 300, False),
     "chunks": ([CHUNKED + chunk(PING[:9]) + chunk(PING[9:]) + b"0\r\n\r\n", WHOLE], [200, 200], False),
     "chunks in pieces": ([CHUNKED, chunk(PING[:9]), chunk(PING[9:20]), chunk(PING[20:]), b"0\r\n\r\n"], [200], False),
+    "chunks, the first packet as long as the body": (
+        [CHUNKED + (chunk(PING) + b"0\r\n\r\n")[: len(PING)], (chunk(PING) + b"0\r\n\r\n")[len(PING) :]] * 3,
+        [200] * 3,
+        False,
+    ),
     "close": ([POST + CLOSE + SIZE + b"\r\n" + PING], [200], True),
     "close, then known": ([POST + CLOSE + SIZE + b"\r\n" + PING + WHOLE], [200], True),
     "HTTP/1.0": ([b"POST /mcp HTTP/1.0\r\n" + HEAD + SIZE + b"\r\n" + PING], [200], True),
@@ -150,6 +182,7 @@ REQUESTS: dict[str, tuple[list[bytes], list[int], bool]] = {
     "upgrade in the body": ([POST + b"Content-Length: 12\r\n\r\n\r\nupgrade: x"], [400], False),
     "not HTTP": ([b"\x16\x03\x01\x02"], [400], True),
     "good, then not HTTP": ([WHOLE + b"nonsense\r\n\r\n"], [200, 400], True),
+    "two good, then not HTTP": ([WHOLE * 2 + b"nonsense\r\n\r\n"], [200, 200, 400], True),
     "just small enough": ([POST + b"Content-Length: %d\r\n\r\n" % LIMIT + PING.ljust(LIMIT)], [200], False),
     "too large": ([POST + b"Content-Length: %d\r\n\r\n" % (LIMIT + 1)], [413], True),
     "no size": ([POST + b"Content-Length: x\r\n\r\n"], [400], True),
@@ -230,6 +263,19 @@ def test_only_some_small_heads_are_remembered(monkeypatch: pytest.MonkeyPatch) -
             assert Connection.heads_in_all == 3
             first.writer.close()
             second.writer.close()
+
+    run(test())
+
+
+def test_a_head_is_remembered_once() -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            for _ in range(3):
+                peer.writer.write(WHOLE)
+                assert (await peer.response())[0] == 200
+            assert Connection.heads_in_all == 1
+            peer.writer.close()
 
     run(test())
 
@@ -380,6 +426,231 @@ def test_an_absolute_url_that_is_none_is_the_fault_of_the_client() -> None:
             peer = await stage.connect()
             peer.writer.write(WHOLE.replace(b"/mcp", b"http://[::1/mcp", 1))
             assert (await peer.response())[0] == 400
+            peer.writer.close()
+
+    run(test())
+
+
+# ---------------------------------------------------------------- faults, and what a refusal leaves
+
+
+async def no_answer(endpoint: Endpoint, request: Any) -> None:
+    """Serves a request without any response."""
+
+
+async def fails(endpoint: Endpoint, request: Any) -> None:
+    raise ZeroDivisionError("a fault of ours")
+
+
+async def fails_midway(endpoint: Endpoint, request: Any) -> None:
+    await request.begin([], b"begun")
+    raise ZeroDivisionError("a fault of ours")
+
+
+async def ends_itself(endpoint: Endpoint, request: Any) -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("serve", "start", "logged"),
+    [
+        (no_answer, b"", False),
+        (fails, b"HTTP/1.1 500 ", True),
+        (fails_midway, b"HTTP/1.1 200 ", True),
+        (ends_itself, b"HTTP/1.1 500 ", True),
+    ],
+)
+def test_a_fault_of_ours_while_a_request_is_served_ends_the_connection(
+    serve: Any, start: bytes, logged: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        monkeypatch.setattr(Endpoint, "serve", serve)
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(WHOLE)
+            reply = await peer.reader.read()
+            assert reply.startswith(start)
+            assert reply.count(b"HTTP/1.1") == bool(start)
+            peer.writer.close()
+
+    run(test())
+    assert ("a request failed" in caplog.text) is logged
+
+
+def test_after_a_refusal_nothing_more_is_served() -> None:
+    known = b"POST /echo HTTP/1.1\r\n" + HEAD + SIZE + b"\r\n" + PING
+
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(known)
+            assert (await peer.response())[0] == 200
+            peer.writer.write(named(1, "wait"))
+            await stage.began.wait()
+            for ahead in (POST + b"X: y\r\n" * 254 + SIZE + b"\r\n" + PING, known):
+                peer.writer.write(ahead)
+                for _ in range(20):  # so that it comes as a packet of its own
+                    await asyncio.sleep(0)
+            stage.go.set()
+            with suppress(ConnectionResetError):  # it closes without having read all
+                assert [(await peer.response())[0] for _ in range(2)] == [200, 431]
+                assert await peer.reader.read() == b""
+            assert [path for path, _ in stage.seen] == ["/echo"]
+
+    run(test())
+
+
+def test_the_body_of_a_refused_request_is_dropped_while_its_refusal_waits() -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(named(1, "wait"))
+            await stage.began.wait()
+            peer.writer.write(CHUNKED + chunk(b"x" * 10_000))
+            await until(lambda: Connection.unfinished == 10_000)
+            peer.writer.write(chunk(b"x" * 10_001) + chunk(b"x" * 60_000))
+            await until(lambda: Connection.unfinished == 0)
+            stage.go.set()
+            with suppress(ConnectionResetError):  # it closes without having read all
+                assert [(await peer.response())[0] for _ in range(2)] == [200, 413]
+
+    run(test())
+
+
+@pytest.mark.parametrize(("limit", "fit"), [(100_000, 5), (1, 2)])  # at least two of the largest fit
+def test_large_bodies_that_are_not_complete_have_a_size_in_all(
+    limit: int, fit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MAX_UNFINISHED", limit)
+    monkeypatch.setattr(connection, "SMALL", 10_000)
+
+    def padded(size: int) -> bytes:
+        return POST + b"Content-Length: %d\r\n\r\n" % size + PING.ljust(size)
+
+    async def send(peer: Peer, data: bytes, unfinished: int) -> None:
+        peer.writer.write(data)
+        await until(lambda: Connection.unfinished == unfinished)
+
+    async def test() -> None:
+        async with served() as stage:
+            large = [await stage.connect() for _ in range(fit)]
+            for number, peer in enumerate(large, 1):
+                await send(peer, padded(LIMIT)[:-1000], number * 19_000)
+            small = await stage.connect()
+            await send(small, padded(10_000)[:-1000], fit * 19_000 + 9000)
+            other = await stage.connect()
+            other.writer.write(padded(LIMIT)[:-1000])
+            assert (await other.response())[0] == 503
+            small.writer.write(b" " * 1000)  # small ones are always taken
+            assert (await small.response())[0] == 200
+            for peer in large:
+                peer.writer.write(b" " * 1000)
+                assert (await peer.response())[0] == 200
+
+    run(test())
+
+
+# ---------------------------------------------------------------- who does not read
+
+
+def test_the_server_hangs_up_on_who_has_taken_nothing_for_longest(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with served(max_unsent_bytes=LONG) as stage:
+            for _ in range(5):  # what was taken does not count any more
+                peer = await stage.connect()
+                peer.writer.write(named(1, "long"))
+                assert len((await peer.response())[2]) > LONG
+                peer.writer.close()
+            assert "does not read" not in caplog.text
+            first, second = await stage.connect(), await stage.connect()
+            for peer in (first, second):
+                stage.began.clear()
+                peer.writer.write(named(1, "long"))
+                await stage.began.wait()
+            await until(lambda: "does not read" in caplog.text)
+            with pytest.raises(BROKEN):
+                await first.response()
+            assert len((await second.response())[2]) > LONG
+            assert caplog.text.count("does not read") == 1
+
+    run(test())
+
+
+def test_what_a_client_has_yet_to_be_sent_counts_too(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with served(max_unsent_bytes=LONG * 5 // 2) as stage:
+            first, second = await stage.connect(), await stage.connect()
+            for peer in (first, second):
+                stage.began.clear()
+                peer.writer.write(named(1, "burst"))
+                await stage.began.wait()
+            await until(lambda: "does not read" in caplog.text)
+            with pytest.raises(BROKEN):
+                await first.response()
+            assert len((await second.response())[2]) > 3 * LONG
+
+    run(test())
+    assert caplog.text.count("does not read") == 1
+
+
+def test_a_call_whose_client_does_not_read_ends_when_it_goes() -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(named(1, "burst"))
+            await stage.began.wait()
+            assert not stage.ended.is_set()
+            peer.writer.transport.abort()
+            await stage.ended.wait()
+
+    run(test())
+
+
+def test_a_client_that_does_not_read_is_hung_up_on_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with served(write_deadline=0.3) as stage:
+            peer = await stage.connect()
+            peer.writer.write(named(1, "long"))
+            await until(lambda: "does not read" in caplog.text)
+            with pytest.raises(BROKEN):
+                await peer.response()
+
+    run(test())
+
+
+def test_the_time_in_which_the_server_was_busy_is_not_its_clients_delay(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with served(write_deadline=0.5) as stage:
+            peer = await stage.connect()
+            peer.writer.write(named(1, "long", busy=0.8))
+            assert len((await peer.response())[2]) > LONG
+            peer.writer.close()
+
+    run(test())
+    assert "does not read" not in caplog.text
+
+
+def test_a_request_waits_from_its_own_beginning() -> None:
+    """A stream begins when a client has waited for long; the time between its requests does not count."""
+
+    async def test() -> None:
+        async with served(keep_alive=0.6) as stage:
+            peer = await stage.connect()
+            stage.go.set()
+            peer.writer.write(named(1, "wait"))
+            assert (await peer.response())[1]["content-type"] == "application/json"
+            stage.go.clear()
+            stage.began.clear()
+            await asyncio.sleep(0.6)
+            peer.writer.write(named(1, "wait"))  # its head is known
+            await stage.began.wait()
+            await asyncio.sleep(0.25)  # the server looks at its connections ten times a second
+            stage.go.set()
+            assert (await peer.response())[1]["content-type"] == "application/json"
+            stage.go.clear()
+            peer.writer.write(named(1, "wait"))
+            head = await peer.reader.readuntil(b"\r\n\r\n")
+            assert b"text/event-stream" in head
             peer.writer.close()
 
     run(test())

@@ -119,8 +119,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self.since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
-        if self._refusal is not None:
-            return
         if self._midway:
             self._packet = b""
         else:
@@ -138,8 +136,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         for start in range(0, len(data), SLICE):
             if self._cycles:
                 self._rest = data[start:]
-                break
-            if self._refusal is not None or self.transport.is_closing():
                 break
             self._parse(data[start : start + SLICE] if len(data) > SLICE else data)
 
@@ -196,6 +192,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
                 self.refuse(413, b"the body is larger than %d bytes" % self.limits.max_body)
 
     def on_body(self, body: bytes) -> None:
+        if self._refusal is not None:  # the rest of what is refused is not kept
+            return
         self._unused = 0
         size = len(self._body) + len(body)
         Connection.unfinished += len(body)
@@ -316,7 +314,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         else:
             task = self.loop.create_task(run)
         if not task.done():
-            cycle.task = task
             self.tasks.add(task)
 
     def on_response_complete(self) -> None:
@@ -425,7 +422,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self.parser = None
 
 
-class Cycle(HttpRequest, eq=False, kw_only=True):
+class Cycle(HttpRequest, kw_only=True):
     """One request and its response: what `Endpoint.serve` answers."""
 
     own_connection: ClassVar[bool] = True
@@ -441,8 +438,7 @@ class Cycle(HttpRequest, eq=False, kw_only=True):
     response_complete: bool = False
 
     async def run(self, endpoint: Any) -> None:
-        if self.task is None:  # started eagerly
-            self.task = asyncio.current_task()
+        self.task = asyncio.current_task()
         try:
             await endpoint.serve(self)
         except ConnectionAbortedError:  # the client does not read, so it would not read the end of the response either

@@ -132,7 +132,7 @@ class HttpRequest(Struct, eq=False):
         return headers if own else [*headers, *self.granted]
 
 
-class AsgiRequest(HttpRequest, eq=False, kw_only=True):
+class AsgiRequest(HttpRequest, kw_only=True):
     """A request that any ASGI server has read."""
 
     _receive: Receive
