@@ -16,8 +16,8 @@ import pytest
 from redstart import Accepted, Client, Context, Server
 from redstart.client.errors import ConnectionClosed
 from round_robin import round_robin
-from store.engines import Engine, running
-from support import NOVEMBER, ROOT, free_port, launch, message, run
+from store.engines import Engine, Redis, running
+from support import NOVEMBER, ROOT, free_port, initialize, launch, message, run
 from transports.support import Http, Response
 
 IDLE = 1.0
@@ -47,11 +47,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 class Process:
     """One of the processes: a server of its own, with connections of its own to the store."""
 
-    def __init__(self, url: str, idle: float = 60, **options: Any) -> None:
+    def __init__(self, url: str, idle: float = 60, max_sessions: int = 100, **options: Any) -> None:
         self.started = asyncio.Event()
         self.cancelled = asyncio.Event()
         self.server = server = Server("shared", store=url, **options)
-        self.http = Http(server.asgi(session_idle=idle))
+        self.http = Http(server.asgi(session_idle=idle, max_sessions=max_sessions))
 
         @server.tool
         async def log(ctx: Context) -> str:
@@ -475,6 +475,50 @@ def test_another_process_goes_on_when_one_is_killed(tmp_path: Path) -> None:
         for process in processes:
             process.kill()
             process.wait()
+
+
+def test_a_session_whose_state_the_store_has_lost_is_unknown_and_the_keys_are_given_back() -> None:
+    async def test() -> None:
+        first, second, third = (Process(engine.at) for _ in range(3))
+        session = await first.http.open()
+        assert (await second.http.send(tool(1, "log"), headers=session)).status == 200
+        subscribe = message(1, "resources/subscribe", {"uri": "birds://redstart"})
+        assert (await first.http.send(subscribe, headers=session)).status == 200
+        stream = await open_stream(first, session)
+        engine.kill()  # it keeps nothing on disk
+        await asyncio.to_thread(engine.start)
+        while not methods(stream):  # until it listens again
+            first.server.notify_changed("tools")
+            await asyncio.sleep(0.05)
+        for process in (first, second, first):  # it had a subscription, and a new one must not look the same
+            assert (await process.http.send(tool(1, "log"), headers=session)).status == 404
+        again = await third.http.open()  # a process that starts now has the same keys
+        for process in (first, second, third):
+            assert (await process.http.send(tool(1, "log"), headers=again)).status == 200
+        await stream.done()
+        for process in (first, second, third):
+            await process.server.runtime.stop()
+
+    engine = Redis("off")
+    try:
+        engine.start()
+        run(test())
+    finally:
+        engine.close()
+
+
+def test_the_store_keeps_a_bounded_number_of_sessions(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        statuses = []
+        for number in range(12):
+            answer = await first.http.send(initialize())
+            session = {"mcp-session-id": answer.headers["mcp-session-id"], "mcp-protocol-version": NOVEMBER}
+            used = await (first, second)[number % 2].http.send(tool(1, "log"), headers=session)
+            statuses.append(used.status)
+        assert statuses == [200] * 10 + [503] * 2
+        assert int(used.headers["retry-after"]) > 0
+
+    two(url, script, max_sessions=1)
 
 
 def test_an_id_of_another_process_is_unknown_and_the_log_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:

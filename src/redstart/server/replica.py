@@ -36,6 +36,7 @@ class Word(Struct, omit_defaults=True):
 
 
 Work = Callable[[], Awaitable[object]]
+WordHandler = Callable[[Word], Awaitable[None]]
 
 
 class Replica:
@@ -47,10 +48,7 @@ class Replica:
         """The name of this process."""
         self._name = name
         self._hub = hub
-        self.handlers: dict[str, Callable[[Word], Awaitable[None]]] = {
-            "changed": self._changed,
-            "updated": self._changed,
-        }
+        self._handlers: dict[str, list[WordHandler]] = {"changed": [self._changed], "updated": [self._changed]}
         """What is done with a message of each kind. The sender gets its own messages too."""
         self.on_return: list[Callable[[], Awaitable[None]]] = []
         """Called when messages may have been lost."""
@@ -64,14 +62,18 @@ class Replica:
         """A key that the processes of this server share."""
         return scoped("", "replica", self._name, *parts)
 
-    async def ring(self) -> list[bytes]:
-        """The keys of all processes: the first process makes them."""
+    def on(self, kind: str, handler: WordHandler) -> None:
+        """Handle the messages of a kind."""
+        self._handlers.setdefault(kind, []).append(handler)
+
+    async def ring(self, own: bytes | None = None) -> bytes:
+        """The key of all processes. If the store has none (any more), it gets the one of this process."""
         key = self.key("ring")
-        await self.store.kv_set(key, secrets.token_hex(32).encode(), nx=True, durable=True)
+        await self.store.kv_set(key, own or secrets.token_hex(32).encode(), nx=True, durable=True)
         kept = await self.store.kv_get(key)
         if kept is None:
             raise StoreAway("it does not keep the keys of this server")
-        return [kept]
+        return kept
 
     async def start(self) -> None:
         """Listen to the others."""
@@ -168,6 +170,5 @@ class Replica:
             if kept is None:
                 return
             word = msgspec.json.decode(kept, type=Word)
-        handler = self.handlers.get(word.kind)
-        if handler is not None:
+        for handler in self._handlers.get(word.kind, ()):
             await handler(word)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 LOCK: Final = 5.0
 """Seconds after which the lock of a process that has gone no longer counts."""
+MORE_KEPT: Final = 10
+"""The store keeps the state of that many times more sessions than one process."""
 EVENTS_TTL: Final = 600.0
 """Seconds for which the last events of a stream are kept."""
 LATE: Final = 4.0
@@ -58,6 +60,8 @@ _UNKNOWN: Final = ProtocolError(INVALID_REQUEST, "No question with this id was a
 class _State(Struct, omit_defaults=True):
     """What the store has of a session, beside what its id says."""
 
+    made: str = ""
+    """Another one for each time that the state was made: a store may lose it."""
     touched: float = 0.0
     level: str | UnsetType = UNSET
     uris: list[str] = []
@@ -115,6 +119,8 @@ class SharedSession(HttpSession):
 
     short: str = ""
     """Its name in keys and messages."""
+    made: str = ""
+    """Which state in the store is the one of this session."""
     seen: bytes = b""
     """Its state in the store, as it was last read."""
     touched: float = 0.0
@@ -147,21 +153,31 @@ class SharedSessions(Sessions):
         """The logs that this process writes: until when they are kept, and their size. The oldest first."""
         self._log_bytes = 0
         self._touching: asyncio.Task[None] | None = None
+        self._shares_keys = False
         handlers = (self._on_state, self._on_ended, self._on_message, self._on_push, self._on_opened, self._on_resumed)
         for handler in handlers:
-            replica.handlers[handler.__name__.removeprefix("_on_")] = partial(self._for_session, handler)
-        replica.handlers |= {"answered": self._on_answered, "event": self._on_event}
+            replica.on(handler.__name__.removeprefix("_on_"), partial(self._for_session, handler))
+        replica.on("answered", self._on_answered)
+        replica.on("event", self._on_event)
         replica.on_return.append(self._on_return)
 
     async def start(self, configured: bool) -> None:
         """Share the keys, unless they are configured, and listen to the other processes."""
         if not configured:
-            keys = await self._replica.ring()
-            self._runtime.given_keys[:] = keys
-            self.use_keys(keys)
+            await self._share_keys()
+            self._shares_keys = True
         await self._replica.start()
         if self._touching is None:
             self._touching = asyncio.create_task(self._touch_busy())
+
+    async def _share_keys(self) -> None:
+        """Use the key in the store. If the store has lost it, the processes that run give it back."""
+        given = self._runtime.given_keys
+        own = given[0] if given else None
+        key = await self._replica.ring(own if isinstance(own, bytes) else None)
+        if key != own:
+            given[:] = [key]
+            self.use_keys([key])
 
     def close(self) -> None:
         super().close()
@@ -186,6 +202,7 @@ class SharedSessions(Sessions):
             return None
         if raw is None or not self._apply(live, raw):
             self._remove(live)
+            await self._change(id, _end)  # also in processes that do not know what was lost
             return None
         return live
 
@@ -195,21 +212,30 @@ class SharedSessions(Sessions):
         key, now = self._key(_short(id)), time.time()
         raw = await self._store.kv_get(key)
         if raw is None and now - ticket.opened / 1e9 < self._idle:
-            raw = encode(_State(touched=now))
+            await self._check_cap()
+            raw = encode(_State(secrets.token_hex(8), now))
             if not await self._store.kv_set(key, raw, self._idle, nx=True):
                 raw = await self._store.kv_get(key)
         return raw
+
+    async def _check_cap(self) -> None:
+        """Refuse a new session, if all processes together have opened too many within `session_idle`."""
+        most = MORE_KEPT * self._limit
+        allowed, wait = await self._store.take(self._replica.key("sessions"), most / self._idle, most)
+        if not allowed:
+            retry = b"%d" % math.ceil(wait)
+            raise Rejection(503, "Too many sessions were opened; try again later", (b"retry-after", retry))
 
     def _apply(self, live: SharedSession, raw: bytes) -> bool:
         """Use what the store says of a session; False if it has ended."""
         if raw != live.seen:
             state = msgspec.json.decode(raw, type=_State)
             session = live.link.session
-            if state.ended or session is None:
+            if state.ended or session is None or live.made not in ("", state.made):
                 return False
             self._runtime.hub.restore(live.link, state.uris)
             session.log_level = state.level
-            live.seen, live.touched = raw, state.touched
+            live.seen, live.made, live.touched = raw, state.made, state.touched
         if time.time() - live.touched > self._idle / 4:
             self._touch(live)
         return True
@@ -387,6 +413,8 @@ class SharedSessions(Sessions):
 
     async def _on_return(self) -> None:
         """Messages may have been lost: read again what they would have told."""
+        if self._shares_keys:
+            await self._share_keys()
         for readers in self._readers.values():
             for reader in readers:
                 reader.set()
