@@ -13,6 +13,7 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from msgspec import UNSET, DecodeError, Raw, UnsetType
+from msgspec.structs import replace
 
 from redstart.features.errors import Unwind, log
 from redstart.features.tools import CompiledTool
@@ -160,7 +161,9 @@ class Worker:
         left = self._renewed + lease * FENCED - loop.time()
         try:
             async with asyncio.timeout(max(lease / BEATS, left)):
-                return await patiently(self.tasks.store.task_hold, [leg.task.stored for leg in legs], lease)
+                # Copies, because a write that ends a leg meanwhile changes the version: what it left is not a lease.
+                held = [replace(leg.task.stored) for leg in legs if not leg.ending]
+                return await patiently(self.tasks.store.task_hold, held, lease)
         except TimeoutError:
             for leg in legs:
                 leg.stop("fenced")
@@ -220,6 +223,8 @@ class Leg:
         self._note: tuple[float, float | None, str | None] | None = None
         self._noting: asyncio.Task[None] | None = None
         self.external = False
+        self.ending = False
+        """Whether the run is over: its lease is not renewed any more."""
 
     # ------------------------------------------------------------ what the call needs (`CallTask`)
 
@@ -345,6 +350,7 @@ class Leg:
                 self._noting.cancel()
         if edit is None:
             return
+        self.ending = True
         try:
             await patiently(self._write, edit)
         except ProtocolError as error:  # the store refuses this result
