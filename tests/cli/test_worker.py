@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from redstart import Client
 from redstart.cli import main
+from redstart.client import ElicitRequest
 from store.engines import Engine, Redis, running
-from support import DEADLINE, free_port
+from support import DEADLINE, ERAS, free_port
 from tasks.processes import Http, Pipe, ended
 
 REDSTART = str(Path(sys.executable).with_name("redstart"))
@@ -46,6 +48,12 @@ async def safe(seconds: float, ctx: Context) -> int:
     note(f"safe began {ctx.attempt}")
     await asyncio.sleep(seconds if ctx.attempt == 1 and not (HERE / "quick").exists() else 0)
     return os.getpid()
+
+@server.tool
+async def greets(ctx: Context) -> list[str]:
+    first = await ctx.ask("First name?", str, "first")
+    last = await ctx.ask("Last name?", str, "last")
+    return [first, last]
 
 @server.tool
 def pid() -> int:
@@ -251,6 +259,29 @@ def stop_a_worker(tmp_path: Path, url: str, number: int) -> None:
     asyncio.run(use())
 
 
+def test_a_worker_waits_for_a_store_that_is_not_there_yet(tmp_path: Path) -> None:
+    file = write(tmp_path)
+    engine = Redis("off")
+
+    async def use(url: str) -> None:
+        async with Pipe([REDSTART, "run", write(tmp_path, concurrent=0), "--store", url]) as client:
+            assert (await ended(client, await client.start("unsafe", seconds=0)))["status"] == "completed"
+
+    try:
+        url = engine.url
+        with process("worker", file, "--store", url, says="tasks wait: ") as worker:
+            engine.start()
+            asyncio.run(use(url))
+            engine.kill()
+            await_line(worker, "tasks wait: ")
+            engine.start()
+            asyncio.run(use(url))
+            worker.terminate()
+            assert worker.wait(DEADLINE) == 0
+    finally:
+        engine.close()
+
+
 def test_a_worker_gives_up_after_its_drain(tmp_path: Path, redis: Engine) -> None:
     file, url = write(tmp_path, concurrent=0), redis.url
 
@@ -309,6 +340,26 @@ def test_several_processes_serve_one_port(tmp_path: Path, redis: Engine) -> None
         asyncio.run(use(port, child.pid))
         child.terminate()
         assert child.wait(DEADLINE) == 0
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_any_process_goes_on_with_a_dialogue(tmp_path: Path, redis: Engine, era: str) -> None:
+    """Every request of the client is on a connection of its own, so that chance decides who gets it."""
+
+    def on_elicit(question: ElicitRequest) -> dict[str, Any]:
+        return {"answer": question.message}
+
+    async def use(port: int) -> None:
+        options: dict[str, Any] = {"protocol": era, "on_elicit": on_elicit, "headers": {"Connection": "close"}}
+        async with asyncio.timeout(DEADLINE), Client(f"http://127.0.0.1:{port}/mcp", **options) as client:
+            seen = set()
+            for _ in range(12):
+                seen.add((await client.call_tool("pid")).data)
+                assert (await client.call_tool("greets")).data == ["First name?", "Last name?"]
+            assert len(seen) == 2
+
+    with supervised(write(tmp_path), redis.url) as (_, port):
+        asyncio.run(use(port))
 
 
 def test_a_process_that_dies_is_started_again(tmp_path: Path, redis: Engine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 import celery
@@ -22,6 +23,10 @@ def count_words(token: str, words: str) -> None:
         async with server.task(token) as task:
             if not await task.progress(0, message="counting"):
                 return  # it was cancelled
+            while words == "slow":
+                await asyncio.sleep(0.05)
+                if not await task.progress(0):
+                    return
             if words:
                 await task.finish(len(words.split()))
             else:
@@ -32,6 +37,7 @@ def count_words(token: str, words: str) -> None:
 
 def revoke(token: str) -> None:
     jobs.control.revoke(token)
+    Path(os.environ["REVOKED"]).touch()
 
 
 @server.tool(task="required", on_cancel=revoke)

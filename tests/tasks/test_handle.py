@@ -13,7 +13,7 @@ import pytest
 
 from redstart import Context, Server, TaskLimits, ToolError
 from store.engines import running
-from support import DEADLINE, ERAS, MODERN, NOVEMBER, ROOT, Peer, run
+from support import DEADLINE, ERAS, MODERN, NOVEMBER, Peer, run
 from tasks.clients import started, until, with_peer
 
 HERE = Path(__file__).parent
@@ -291,7 +291,7 @@ def test_celery_finishes_a_task(tmp_path: Path) -> None:
     from tasks.processes import Pipe, ended
 
     with running("redis") as engine:
-        environment = {"STORE": engine.url, "BROKER": engine.at, "PYTHONPATH": f"{HERE}{os.pathsep}{ROOT / 'tests'}"}
+        environment = {"STORE": engine.url, "BROKER": engine.at, "REVOKED": str(tmp_path / "revoked")}
         options = ["--pool", "solo", "--loglevel", "WARNING", "--without-gossip", "--without-mingle"]
         command = [sys.executable, "-m", "celery", "-A", "celery_server", "worker", *options]
         worker = subprocess.Popen(command, cwd=HERE, env=os.environ | environment)
@@ -300,11 +300,24 @@ def test_celery_finishes_a_task(tmp_path: Path) -> None:
             server = [sys.executable, str(HERE / "celery_server.py")]
             async with asyncio.timeout(40), Pipe(server, environment=environment) as client:
                 task = await client.start("count", words="one two three")
-                done = await ended(client, task)
-                assert done["status"] == "completed", done
-                assert done["result"]["structuredContent"] == {"result": 3}
+                assert value(await ended(client, task)) == 3
                 failing = await ended(client, await client.start("count", words=""))
                 assert (failing["status"], failing["error"]["message"]) == ("failed", "There are no words.")
+                slow = await client.start("count", words="slow")
+                await until_told(client, slow, "counting")
+                await client.result("tasks/cancel", taskId=slow)
+                assert (await client.get(slow))["status"] == "cancelled"
+                while not (tmp_path / "revoked").exists():  # written by the hook, in the server
+                    await asyncio.sleep(0.01)
+                assert value(await ended(client, await client.start("count", words="the worker is free"))) == 4
+
+        def value(task: dict[str, Any]) -> Any:
+            assert task["status"] == "completed", task
+            return task["result"]["structuredContent"]["result"]
+
+        async def until_told(client: Pipe, task: str, message: str) -> None:
+            while (await client.get(task)).get("statusMessage") != message:
+                await asyncio.sleep(0.01)
 
         try:
             asyncio.run(use())

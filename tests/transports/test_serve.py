@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import sys
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from redstart import Client, Server
+from redstart.features.rules import OptionError
 from support import DEADLINE, MODERN, initialize, message, modern
 from transports.support import HERE, Child
 
@@ -302,3 +305,28 @@ def test_requests_that_are_sent_ahead_are_answered_in_order() -> None:
         for id in range(1, 300):
             client.post(message(id, "ping"))
         assert [json.loads(client.response()[2])["id"] for _ in range(300)] == list(range(300))
+
+
+def test_a_socket_that_is_bound_already() -> None:
+    """Its address counts, and not `host=`: an address that others can reach needs a name."""
+    server = Server("given")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        async def main() -> None:
+            serving = asyncio.create_task(server.run_async("http", listener=listener, port=1))
+            async with Client(f"http://127.0.0.1:{port}/mcp") as client:
+                assert client.server_info.name == "given"
+            serving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await serving
+
+        asyncio.run(main())
+    with (
+        socket.create_server(("0.0.0.0", 0)) as listener,
+        pytest.raises(SystemExit, match=r"0\.0\.0\.0 can be reached"),
+    ):
+        server.run("http", listener=listener)
+    for wrong in (3, "127.0.0.1:80", socket.AF_INET):
+        with pytest.raises(OptionError, match="listener must be a TCP socket that is bound"):
+            server.run("http", listener=wrong)  # type: ignore[call-overload]

@@ -112,6 +112,9 @@ def _supervise(server: Server, workers: int, given: list[str], options: HttpOpti
             "see. Write --store redis://…, postgresql://… or sqlite:///file.db, or leave out --workers.\n"
         )
         return 2
+    if sys.platform == "win32":
+        sys.stderr.write("redstart: --workers is for Linux and macOS: a process of Windows cannot inherit a socket\n")
+        return 2
     from redstart.cli.supervisor import Supervisor
     from redstart.transports.serve import check_name
 
