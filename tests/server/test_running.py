@@ -10,6 +10,8 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +141,36 @@ def test_cancelling_stdio_stops_it_and_closes_nothing_of_the_callers() -> None:
             assert len(os.listdir("/dev/fd")) == before
             assert not server.runtime.started
             assert not server.runtime.hub.peers
+
+    run(test())
+
+
+@pytest.mark.parametrize("turns", range(1, 8))
+def test_stdio_may_be_cancelled_while_it_starts(turns: int) -> None:
+    states: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        states.append("opened")
+        try:
+            await asyncio.sleep(0)
+            yield
+        finally:
+            states.append("closed")
+
+    async def test() -> None:
+        source, feed = os.pipe()
+        with os.fdopen(source, "rb", buffering=0) as file, os.fdopen(feed, "wb", buffering=0):
+            server = Server("given", lifespan=lifespan)
+            serving = asyncio.create_task(server.run_async(stdin=file, stdout=io.BytesIO()))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            serving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await serving
+            await asyncio.sleep(0)
+            assert states in ([], ["opened", "closed"])
+            assert not server.runtime.started
 
     run(test())
 

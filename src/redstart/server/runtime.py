@@ -256,6 +256,9 @@ class Runtime(Runner):
 
     async def stop(self) -> None:
         """End the lifespan and let the threads go."""
+        if self._starting is not None and not self._starting.done():
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
         stack, self._stack, self._starting = self._stack, None, None
         while self.at_stop:
             self.at_stop.pop()()

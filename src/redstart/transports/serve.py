@@ -50,10 +50,11 @@ async def serve_http(server: Hosted, options: HttpOptions) -> None:
         await app.start(signals=False)  # before anybody is told that it is served, and not inside of uvicorn
     except BaseException:
         listener.close()
+        await server.runtime.stop()  # a start that was cancelled may have opened the lifespan
         raise
     shown = f"http://{_url_host(host)}:{listener.getsockname()[1]}{app.path}"
     runner = UvicornServer(_config(app, options), app, f"{server.runtime.name} is served at {shown}\n")
-    serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
+    runner.serving = serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)
     except asyncio.CancelledError:
@@ -75,12 +76,9 @@ def _config(app: Endpoint, options: HttpOptions) -> uvicorn.Config:
         http=type("Connection", (Connection,), limits),
         ws="none",
         lifespan="off",  # the endpoint is started before, and stopped by `UvicornServer`
-        access_log=False,
         proxy_headers=False,
         log_config=None,
         log_level="warning",
-        server_header=False,
-        date_header=False,
     )
 
 
@@ -106,7 +104,6 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
         listener.close()
         raise SystemExit(f"cannot listen on {host}:{port}: {error.strerror}. Try another port, or port 0.") from None
     listener.listen(2048)
-    listener.setblocking(False)
     return listener
 
 
@@ -121,18 +118,15 @@ def _url_host(host: str) -> str:
 class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
     """Serves one Endpoint until a signal comes, or `should_exit` is set."""
 
+    serving: asyncio.Task[None]
+
     def __init__(self, config: uvicorn.Config, app: Endpoint, announcement: str) -> None:
         super().__init__(config)
         self._app = app
         self._drain = app.drain
         self._announcement = announcement
-        self._serving: asyncio.Task[None] | None = None
         self._watched = False
         """Whether somebody has pressed Ctrl-C, and waits."""
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        self._serving = asyncio.current_task()
-        await super().serve(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -161,13 +155,13 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._watched = sig == signal.SIGINT
         super().handle_exit(sig, frame)
-        if self.force_exit and self._serving is not None:  # a second Ctrl-C
-            self._serving.cancel()
+        if self.force_exit:  # a second Ctrl-C
+            self.serving.cancel()
 
     # ------------------------------------------------------------ the end
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for listening in (*self.servers, *(sockets or ())):
+        for listening in self.servers:
             listening.close()
         for connection in tuple(self.server_state.connections):
             connection.shutdown()
@@ -178,7 +172,7 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
             self._app.end_waits()
             if not await self._drained() and self._app.end_calls():
                 await self._quiet(GRACE)
-        finally:
+        finally:  # a second Ctrl-C waits for nothing
             self._cut_off()
         if tasks is not None:
             await tasks

@@ -59,8 +59,8 @@ async def _serve(
 ) -> None:
     peer = StdioPeer(server, framer, sink)
     server.runtime.hub.peers.add(peer)
-    await server.runtime.start()
     try:
+        await server.runtime.start()
         with on_signals(lambda number: peer.stop()) if own else nullcontext():
             await peer.read_from(source)
             await peer.finish()
