@@ -329,3 +329,31 @@ def test_records_that_cannot_be_read_do_not_hold_up_the_others() -> None:
         assert len(await store.task_list("somebody", "", 50)) == 30
 
     with_peer(MODERN, script, server=server)
+
+
+def test_a_handle_leaves_the_store_of_a_running_server_open(tmp_path: Path) -> None:
+    closed = 0
+
+    class CountingStore(MemoryStore):
+        async def close(self) -> None:
+            nonlocal closed
+            closed += 1
+
+    server = Server("shop", store=f"sqlite:///{tmp_path}/store.db")
+    tokens: asyncio.Queue[str] = asyncio.Queue()
+
+    @server.tool(task="optional")
+    async def order(ctx: Context) -> str:
+        tokens.put_nowait(await ctx.hand_over())
+        return ""
+
+    async def script(peer: Peer) -> None:
+        server.runtime.store = CountingStore()
+        id = (await started(peer, "order"))["taskId"]
+        async with server.task(await tokens.get()) as handle:
+            assert await handle.finish("sent")
+        assert (await until(peer, id))["status"] == "completed"
+        assert closed == 0
+
+    with_peer(MODERN, script, server=server)
+    assert closed == 1

@@ -274,9 +274,13 @@ class Runtime(Runner):
             self.authenticator.close()
         if stack is not None:
             await stack.aclose()
-        if self.shares:
+        await self.close_store()
+
+    async def close_store(self) -> None:
+        """Close the store, unless the server runs. Who needs it then, maybe in another loop, opens it anew."""
+        if self.shares and not self.started:
             await self.store.close()
-            del self.store  # another start may have another loop: it opens a store of its own
+            del self.store
 
     async def stop_tasks(self) -> None:
         """Run no more tasks: hand back what may be repeated, and wait for the rest."""

@@ -368,7 +368,7 @@ class Server:
         """The task that `ctx.hand_over()` has left to another engine, to finish it from there."""
         from redstart.tasks.handle import TaskHandle
 
-        return TaskHandle(self.runtime.tasks, self.runtime.modern, token)
+        return TaskHandle(self.runtime.tasks, self.runtime.modern, token, self.runtime.close_store)
 
     def notify(self, uri: str) -> None:
         """Tell every client that has subscribed to it that the resource at `uri` has changed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Self
 
 from msgspec import Raw
@@ -21,12 +21,13 @@ from redstart.wire.types import ProgressParams
 class TaskHandle:
     """A task that was handed over: `server.task(await ctx.hand_over())`, also in another process with the same store.
 
-    Use it with `async with`, which closes the connections to the store, where no server runs.
+    Use it with `async with`: where the server does not run, that closes the connections to the store.
     """
 
-    def __init__(self, tasks: Tasks, modern: Dialect, token: str) -> None:
+    def __init__(self, tasks: Tasks, modern: Dialect, token: str, close: Callable[[], Awaitable[None]]) -> None:
         self._tasks = tasks
         self._modern = modern
+        self._close = close
         try:
             self._id, self._owner = map(str, decode(urlsafe_b64decode(token)))
         except (ValueError, TypeError):
@@ -36,7 +37,7 @@ class TaskHandle:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._tasks.store.close()
+        await self._close()
 
     async def finish(self, result: object) -> bool:
         """Complete the task with what its tool would have returned. False if it has ended already."""
