@@ -26,7 +26,7 @@ async def lifespan(server: Server) -> AsyncIterator[None]:
 server = Server("stopping", version="1", lifespan=lifespan)
 
 
-@server.tool
+@server.tool(task="optional")
 async def asks(ctx: Context) -> str:
     try:
         return await ctx.ask("Your name?", str)

@@ -54,6 +54,23 @@ def rest(client: Socket) -> list[Any]:
 
 
 @SIGNALS
+def test_the_question_of_a_task_ends_at_once(signal: str) -> None:
+    with serving() as (child, host, port), Socket(host, port) as client:
+        client.post(initialize("2025-11-25", elicitation={}))
+        session = f"Mcp-Session-Id: {client.response()[1]['mcp-session-id']}"
+        client.post(message("mine", "tools/call", {"name": "asks", "arguments": {}, "task": {}}), session, STREAM)
+        created = json.loads(client.response()[2])["result"]["task"]
+        client.post(message("result", "tasks/result", {"taskId": created["taskId"]}), session, STREAM)
+        until(client, b"elicitation/create")
+        status, seconds = child.end(signal)
+        answer = rest(client)[-1]
+        assert answer["id"] == "result"
+        assert "server is stopping" in answer["error"]["message"]
+        assert status == 0
+        assert seconds < SOON
+
+
+@SIGNALS
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 @pytest.mark.parametrize("tool", ["asks", "asks_in_a_thread"])
 def test_a_question_ends_at_once(tool: str, loop: str, signal: str) -> None:

@@ -559,7 +559,11 @@ class Asking:
         """The client's result of one request on behalf of `call`; None if it does not answer."""
         if not getattr(call.channel, "can_ask", True):
             return None
-        outcome = await Dialogue(call, Memory(), self).send(method, params)
+        dialogue = call.dialogue = Dialogue(call, Memory(), self)  # so a server that stops sees that the call asks
+        try:
+            outcome = await dialogue.send(method, params)
+        finally:
+            call.dialogue = None
         return None if outcome is None or isinstance(outcome, ProtocolError) else decode(outcome)
 
     def inside_middleware(self, dispatch: Handler) -> Handler:
