@@ -81,7 +81,7 @@ BUDGET: dict[str, int] = {
     "auth": 0,  # not built yet
     "client": 1922,  # the bounds of what a server sends
     "testing": 52,
-    "cli": 820,  # workers, and the supervisor of several processes; factories, arguments of the script
+    "cli": 822,  # workers, and the supervisor of several processes; factories, arguments of the script
 }
 LONG_FUNCTIONS: set[str] = set()
 # Lower these when they can be lower. A cycle counts the imports inside of functions and under TYPE_CHECKING too.

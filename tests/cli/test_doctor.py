@@ -244,6 +244,11 @@ def test_a_server() -> None:
     assert list(found.rows)[-6:] == ["start", "stdout", "discover", "offers", "store", "keys"]
 
 
+def test_the_store_of_the_environment(tmp_path: Path) -> None:
+    found = report(BIRDS, REDSTART_STORE=f"sqlite:///{tmp_path}/birds.db")
+    assert (found.status, found.found("store")) == (0, "sqlite://…")
+
+
 @pytest.mark.parametrize(
     ("source", "found"),
     [

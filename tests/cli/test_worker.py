@@ -299,6 +299,25 @@ def test_a_worker_gives_up_after_its_drain(tmp_path: Path, redis: Engine) -> Non
     asyncio.run(use())
 
 
+def test_a_second_ctrl_c_ends_a_worker_at_once(tmp_path: Path, redis: Engine) -> None:
+    file, url = write(tmp_path, concurrent=0), redis.url
+
+    async def use() -> None:
+        async with Pipe([REDSTART, "run", file, "--store", url]) as client:
+            with process("worker", file, "--store", url, says="at once") as worker:
+                task = await client.start("unsafe", seconds=600)
+                await until_noted(tmp_path, "unsafe began")
+                worker.send_signal(signal.SIGINT)
+                await asyncio.to_thread(await_line, worker, "stopping: tasks have 30 s to finish; Ctrl-C ends them now")
+                worker.send_signal(signal.SIGINT)
+                await asyncio.to_thread(worker.wait, 10)
+            failed = await ended(client, task)
+            assert failed["status"] == "failed"
+        assert (tmp_path / "notes").read_text() == "unsafe began\n"
+
+    asyncio.run(use())
+
+
 # ---------------------------------------------------------------- several processes
 
 

@@ -190,7 +190,7 @@ def _store(case: Case) -> Report:
         advice = "a file that is loaded twice, one after the other, should not mind"
         return Report("fail", f"it started, but does not load once more: {redacted(str(error))}", advice)
     case.keys = server.runtime.given_keys
-    store = server.options["store"]
+    store = os.environ.get("REDSTART_STORE") or server.options["store"]  # as `redstart run` does
     if store is None or store == "memory://":
         return Report("ok", "memory://: what happens once happens once in each process")
     # The rest of a URL may hold a password.

@@ -57,4 +57,7 @@ async def _work(server: Server, announcement: str) -> None:
         sys.stderr.write(announcement)
         sys.stderr.flush()
         await stopped.wait()
+    if server.runtime.worker.legs:
+        sys.stderr.write(f"stopping: tasks have {server.runtime.drain:g} s to finish; Ctrl-C ends them now\n")
+        sys.stderr.flush()
     await server.runtime.stop()
