@@ -60,10 +60,6 @@ AFTERWARDS: Final = 60.0
 """Seconds that the store keeps a record after the state that it belongs to has expired."""
 
 
-TASK_STEPS: Final = 24 * 3600.0
-"""Seconds that the store keeps the results of the steps of a task: longer than any task is worked on."""
-
-
 class Phase(StrEnum):
     """Where a dialogue is in the run of its handler."""
 
@@ -188,9 +184,9 @@ class Dialogue(Struct, eq=False):
             raise refused(USED)
 
     @property
-    def steps_kept_for(self) -> float:
-        """Seconds that the store keeps the results of steps at least: a task may go on in another process."""
-        return TASK_STEPS if self.call.task is not None else 0.0
+    def is_task(self) -> bool:
+        """Whether the call runs, or may go on, as a task."""
+        return self.call.task is not None
 
     def stored(self, *parts: str) -> str:
         """A name in the store that belongs to the user of this call."""

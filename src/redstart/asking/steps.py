@@ -19,11 +19,13 @@ from msgspec import Raw
 from redstart.asking.state import Memory, StepResult
 from redstart.features.errors import Unencodable, log
 from redstart.features.results import to_json
-from redstart.store.shared import SharedState
+from redstart.store.shared import SharedState, patiently
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError, encode
 
 STEP_GRACE: Final = 5.0
 """Seconds that steps have to come to their end when the server stops."""
+TASK_STEPS: Final = 24 * 3600.0
+"""Seconds that the store keeps the results of the steps of a task: longer than any task is worked on."""
 CLEANUP: Final = 1.0
 """Seconds that cancelled steps have to clean up."""
 
@@ -94,7 +96,7 @@ class _Owner(Protocol):
     ended: bool
 
     @property
-    def steps_kept_for(self) -> float: ...
+    def is_task(self) -> bool: ...
 
     def stored(self, *parts: str) -> str: ...
 
@@ -132,7 +134,7 @@ class Steps:
                 if self._dialogue.ended:  # a question has ended this run: a later run performs the step
                     raise asyncio.CancelledError
                 self._performing[key] = self._running.claim(name, key)
-                recorded = await self._running.store.kv_get(name) if memory.rounds else None
+                recorded = await self._recorded(name) if memory.rounds else None
                 if recorded is not None:
                     self._accept(key, recorded)
                 elif key in memory.performed:
@@ -154,9 +156,8 @@ class Steps:
                 return b""
             result = self._memory.results[key] = StepResult(Raw(raw), self._memory.read_answers())
             name = self._name(key)
-            kept_for = self._dialogue.steps_kept_for
-            if self._memory.rounds and not await self._running.keep(name, encode(result), once=True, seconds=kept_for):
-                recorded = await self._running.store.kv_get(name)
+            if self._memory.rounds and not await self._keep(name, encode(result)):
+                recorded = await self._recorded(name)
                 if recorded is not None:  # another process was faster
                     self._accept(key, recorded)
             return bytes(self._memory.results[key].raw)
@@ -165,6 +166,16 @@ class Steps:
             raise
         finally:
             self._release(key)
+
+    async def _keep(self, name: str, result: bytes) -> bool:
+        """Write a result once. A task may go on in another process, much later, and waits for a store that is away."""
+        if self._dialogue.is_task:
+            return await patiently(self._running.keep, name, result, once=True, seconds=TASK_STEPS)
+        return await self._running.keep(name, result, once=True)
+
+    async def _recorded(self, name: str) -> bytes | None:
+        read = self._running.store.kv_get
+        return await (patiently(read, name) if self._dialogue.is_task else read(name))
 
     async def perform(self, key: str, work: Callable[[], Awaitable[object]]) -> bytes:
         """Do the work of a step and record what it returns."""

@@ -6,13 +6,21 @@ redstart writes them, never pickle. The owner of a value is part of its key: see
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from hashlib import sha256
 from math import inf
-from typing import Final, Protocol
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
+log = logging.getLogger("redstart")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+AGAIN: Final = 0.5
+"""Seconds after which a call is tried again when the store was away."""
 MAX_MESSAGE: Final = 4096
 """Bytes of a message on the bus. What is larger is kept under a key or in a log, and the message names that."""
 MAX_KEY: Final = 512
@@ -31,6 +39,16 @@ class StoreAway(ProtocolError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(INTERNAL_ERROR, f"The store of this server is away: {reason}. Try again in a few seconds.")
+
+
+async def patiently(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a call of the store returns, as soon as the store is there. For tasks: no client waits."""
+    while True:
+        try:
+            return await call(*args, **kwargs)
+        except StoreAway as error:
+            log.warning("tasks wait: %s", error)
+            await asyncio.sleep(AGAIN)
 
 
 class SharedState(Protocol):

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapp
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -29,7 +29,7 @@ from redstart.features.tools import CompiledTool, Tools, check_headers, check_ne
 from redstart.protocol.call import Call
 from redstart.schema.errors import ShapeError
 from redstart.store.open import Store
-from redstart.store.shared import SharedState, StoreAway, scoped
+from redstart.store.shared import SharedState, StoreAway, patiently, scoped
 from redstart.store.tasks import StoredTask, topic_of
 from redstart.tasks.record import (
     OpenQuestion,
@@ -77,20 +77,6 @@ MAX_FOLLOWED: Final = 10_000
 """How many waiters and watchers one process has, of all clients."""
 ASKED: Final = 15.0
 """Seconds for which a question is reserved for the client that is asked, again and again until it answers."""
-AGAIN: Final = 0.5
-"""Seconds after which a call of the store is tried again when it was away."""
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-async def patiently(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a call of the store returns, as soon as the store is there."""
-    while True:
-        try:
-            return await call(*args, **kwargs)
-        except StoreAway as error:
-            log.warning("tasks wait: %s", error)
-            await asyncio.sleep(AGAIN)
 
 
 class Bell:

@@ -23,10 +23,10 @@ from redstart.protocol.handshake import DIALECTS
 from redstart.protocol.link import Link
 from redstart.protocol.methods import METHODS
 from redstart.protocol.modern import Modern
-from redstart.store.shared import StoreAway
+from redstart.store.shared import AGAIN, StoreAway, patiently
 from redstart.store.tasks import CHANGED, OVERDUE, StoredTask
 from redstart.tasks.record import Placement, Task, fail, finish, lost, park, token_of
-from redstart.tasks.service import AGAIN, Bell, Edit, Tasks, is_error, patiently
+from redstart.tasks.service import Bell, Edit, Tasks, is_error
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode_envelope, decode_fault, encode
 from redstart.wire.types import InputRequired, Result
 
