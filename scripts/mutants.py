@@ -70,6 +70,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/transports/test_stream.py",
     ),
     "transports/stdio.py": (
+        "tests/transports/test_stdio_peer.py",
         "tests/server/test_running.py",
         "tests/transports/test_stdio.py",
         "tests/transports/test_garbage.py",
@@ -78,6 +79,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "transports/pipe.py": ("tests/transports/test_pipe.py", "tests/server/test_running.py"),
     "transports/loop.py": ("tests/transports/test_loop.py", "tests/server/test_running.py"),
     "transports/serve.py": (
+        "tests/transports/test_run_http.py",
         "tests/transports/test_serve.py",
         "tests/transports/test_stop_while_asking.py",
         "tests/server/test_running.py",

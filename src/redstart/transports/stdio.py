@@ -172,9 +172,6 @@ class StdioPeer(asyncio.Protocol):
 
     data_received = feed
 
-    def eof_received(self) -> None:
-        self.end()
-
     def connection_lost(self, exc: Exception | None) -> None:
         self.end()
 
