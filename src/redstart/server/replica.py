@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -44,17 +45,17 @@ class Replica:
 
     def __init__(self, name: str, store: SharedState, hub: Hub) -> None:
         self.store = store
-        self.tag = secrets.token_hex(6)
-        """The name of this process."""
         self._name = name
         self._hub = hub
         self._handlers: dict[str, list[WordHandler]] = {"changed": [self._changed], "updated": [self._changed]}
         """What is done with a message of each kind. The sender gets its own messages too."""
         self.on_return: list[Callable[[], Awaitable[None]]] = []
         """Called when messages may have been lost."""
-        self._outbox: deque[Work] = deque()
+        self._lines: dict[str, deque[Work]] = {}
+        """What is to be written. Each line is written in its order, and beside the others."""
+        self._waiting = 0
         self._listener: asyncio.Task[None] | None = None
-        self._sender: asyncio.Task[None] | None = None
+        self._senders: set[asyncio.Task[None]] = set()
         self._is_away = False
         hub.relay = self._relay
 
@@ -82,21 +83,26 @@ class Replica:
             await self.store.kv_get(self.key("ring"))  # the engine knows the subscription now
 
     def stop(self) -> None:
-        for task in (self._listener, self._sender):
+        for task in (self._listener, *self._senders):
             if task is not None:
                 task.cancel()
-        self._listener = self._sender = None
+        self._listener = None
 
     # ------------------------------------------------------------ sending
 
-    def later(self, work: Work) -> None:
-        """Write to the store soon, in the order of the calls. What cannot be written is dropped."""
-        if len(self._outbox) >= MAX_WAITING:
+    def later(self, work: Work, line: str = "") -> None:
+        """Write to the store soon, after what was given before for the same line. What cannot be written is dropped."""
+        if self._waiting >= MAX_WAITING:
             self._note_away("too many writes wait for it")
             return
-        self._outbox.append(work)
-        if self._sender is None:
-            self._sender = asyncio.create_task(self._send())
+        self._waiting += 1
+        if line in self._lines:
+            self._lines[line].append(work)
+            return
+        self._lines[line] = deque([work])
+        sender = asyncio.create_task(self._send(line))
+        self._senders.add(sender)
+        sender.add_done_callback(partial(self._sent, line))
 
     def tell(self, word: Word) -> None:
         """Send a message soon."""
@@ -110,16 +116,23 @@ class Replica:
             data = encode(Word("large", id=key))
         await self.store.publish(self.key("words"), data)
 
-    async def _send(self) -> None:
-        while self._outbox:
+    async def _send(self, line: str) -> None:
+        works = self._lines[line]
+        while works:
+            self._waiting -= 1
             try:
-                await self._outbox.popleft()()
+                await works.popleft()()
                 self._is_away = False
             except StoreAway as error:
                 self._note_away(str(error))
             except Exception:
                 log.exception("what other processes should know could not be written")
-        self._sender = None
+        del self._lines[line]
+
+    def _sent(self, line: str, sender: asyncio.Task[None]) -> None:
+        self._senders.discard(sender)
+        if sender.cancelled():
+            self._waiting -= len(self._lines.pop(line))
 
     def _note_away(self, reason: str) -> None:
         if not self._is_away:

@@ -145,6 +145,8 @@ class SharedSessions(Sessions):
         self._replica = replica
         self._runtime = runtime
         self._store = replica.store
+        self._tag = secrets.token_hex(6)
+        """Names this endpoint in messages, and in the ids of its questions."""
         self._named: dict[str, SharedSession] = {}
         self._answers: dict[tuple[str, str], asyncio.Future[str]] = {}
         self._readers: dict[str, set[asyncio.Event]] = {}
@@ -175,9 +177,8 @@ class SharedSessions(Sessions):
         given = self._runtime.given_keys
         own = given[0] if given else None
         key = await self._replica.ring(own if isinstance(own, bytes) else None)
-        if key != own:
-            given[:] = [key]
-            self.use_keys([key])
+        given[:] = [key]
+        self.use_keys([key])
 
     def close(self) -> None:
         super().close()
@@ -243,7 +244,7 @@ class SharedSessions(Sessions):
     def _touch(self, live: SharedSession) -> None:
         """The session is in use: its state in the store does not expire yet."""
         live.touched = time.time()
-        self._replica.later(partial(self._change, live.id, _nothing))
+        self._replica.later(partial(self._change, live.id, _nothing), live.short)
 
     async def _keep(self, id: str, call: Call) -> None:
         """A call has changed the state of its session: write the change, before the call is answered."""
@@ -305,7 +306,7 @@ class SharedSessions(Sessions):
 
     def _new(self, id: str, ticket: Ticket, session: Session, owner: str, name: str) -> HttpSession:
         link = SharedLink(self._runtime.modern, session)
-        link.prefix = f"ask-{self._replica.tag}-"
+        link.prefix = f"ask-{self._tag}-"
         link.keep = partial(self._keep, id)
         link.hears = False
         short = _short(id)
@@ -358,7 +359,7 @@ class SharedSessions(Sessions):
     async def _on_message(self, live: SharedSession, word: Word) -> None:
         """A client has sent to another process what may be for a call of this one."""
         question = _QUESTION.fullmatch(word.id)
-        if question is not None and question[1] != self._replica.tag:
+        if question is not None and question[1] != self._tag:
             return
         unknown = ""
         for event in live.link.receive(bytes(word.data), {}):
@@ -398,7 +399,7 @@ class SharedSessions(Sessions):
 
     async def _on_opened(self, live: SharedSession, word: Word) -> None:
         """The client has opened its stream for what belongs to no request, in the process that `word` names."""
-        if word.id != self._replica.tag:
+        if word.id != self._tag:
             live.link.hears = False
             live.push.detach()
 
@@ -433,7 +434,7 @@ class SharedSessions(Sessions):
         self._logs[key] = now + EVENTS_TTL, before + size
         self._log_bytes += size
         self._drop_logs(now)
-        most = max(1, min(MAX_EVENTS, self._kept.share // size))
+        most = max(2, min(MAX_EVENTS, self._kept.share // size))  # the last event, and the end of the stream
         told = stream.writer is None
 
         async def write() -> None:
@@ -441,7 +442,7 @@ class SharedSessions(Sessions):
             if told:
                 await self._replica.publish(Word("event", id=key))
 
-        self._replica.later(write)
+        self._replica.later(write, key)
 
     def _drop_logs(self, now: float) -> None:
         """Forget the logs that have expired; if the others are too large, empty the oldest."""
@@ -452,7 +453,7 @@ class SharedSessions(Sessions):
             del self._logs[key]
             self._log_bytes -= size
             if until >= now:
-                self._replica.later(partial(self._store.log_append, key, b"0 ", 1, 1.0))
+                self._replica.later(partial(self._store.log_append, key, b"0 ", 1, 1.0), key)
 
     async def serve_stream(self, live: HttpSession, request: HttpRequest) -> None:
         """A GET: the stream for what belongs to no request, or a stream that the client has lost."""
@@ -501,7 +502,7 @@ class SharedSessions(Sessions):
         push.attach(writer, 0)
         link.hears = True
         link.subscriber = self._viewer(link, request)
-        self._replica.tell(Word("opened", _short(live.id), self._replica.tag))
+        self._replica.tell(Word("opened", _short(live.id), self._tag))
 
     def _viewer(self, link: Link, request: HttpRequest) -> Call | None:
         """Stands for the calls of other processes that have subscribed: what it may see is told."""
