@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from itertools import count
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from redstart import Context, Server, TaskLimits
+from redstart import Context, Server, SyncContext, TaskLimits
 from redstart.store.memory import MemoryStore
 from redstart.store.tasks import OVERDUE, StoredTask
 from store.engines import running
@@ -243,6 +244,42 @@ def test_a_listener_is_told_after_the_store_was_away() -> None:
 
 
 # ---------------------------------------------------------------- workers
+
+
+def test_a_thread_is_told_that_its_task_takes_too_long() -> None:
+    server = Server("late", threads=1, tasks=TaskLimits(max_run=0.2))
+    stopped = threading.Event()
+
+    @server.tool(task="optional")
+    def looks(ctx: SyncContext) -> str:
+        while not ctx.cancelled:
+            pass
+        stopped.set()
+        return "never"
+
+    async def script(peer: Peer) -> None:
+        task = await until(peer, (await started(peer, "looks"))["taskId"])
+        assert "longer than 0.2 s" in task["error"]["message"]
+        assert await asyncio.to_thread(stopped.wait, 2)
+
+    with_peer(MODERN, script, server=server)
+
+
+def test_a_handler_that_ignores_the_limit_has_failed() -> None:
+    server = Server("late", tasks=TaskLimits(max_run=0.1))
+
+    @server.tool(task="optional")
+    async def ignores() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.05)
+        return "too late"
+
+    async def script(peer: Peer) -> None:
+        assert (await until(peer, (await started(peer, "ignores"))["taskId"]))["status"] == "failed"
+
+    with_peer(MODERN, script, server=server)
 
 
 def test_what_is_claimed_while_the_worker_stops_is_handed_back() -> None:

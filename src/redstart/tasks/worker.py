@@ -341,11 +341,16 @@ class Leg:
         return self._call is not None
 
     async def run(self) -> None:
-        watcher = asyncio.get_running_loop().create_task(self._watch())
+        loop = asyncio.get_running_loop()
+        watcher, deadline = (
+            loop.create_task(self._watch()),
+            loop.call_later(self._tasks.limits.max_run, self.stop, "late"),
+        )
         try:
             edit = await self._outcome()
         finally:
             watcher.cancel()
+            deadline.cancel()
             if self._noting is not None:
                 self._noting.cancel()
         if edit is None:
@@ -362,19 +367,16 @@ class Leg:
         limits, data = self._tasks.limits, None
         try:
             if not self._reason:
-                async with asyncio.timeout(limits.max_run):
-                    data = await self._worker.answer(self._begin())
-        except TimeoutError:
-            text = f"The task ran longer than {limits.max_run:g} s, the limit of this server"
-            return lambda task: fail(task, limits, ProtocolError(INTERNAL_ERROR, text))
+                data = await self._worker.answer(self._begin())
         except (asyncio.CancelledError, Unwind):
             if not self._reason:
                 raise
         if self._reason == "handed back":
             return lambda task: (task.record.queue, 0.0)
-        if self._reason == "stopped":
-            stopped = ProtocolError(INTERNAL_ERROR, "The server stopped before the work was done.")
-            return lambda task: fail(task, limits, stopped)
+        if self._reason in ("stopped", "late"):
+            late = f"The task ran longer than {limits.max_run:g} s, the limit of this server"
+            text = late if self._reason == "late" else "The server stopped before the work was done."
+            return lambda task: fail(task, limits, ProtocolError(INTERNAL_ERROR, text))
         if data is None:
             return None
         if self._parked is not None:
