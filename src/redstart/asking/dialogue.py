@@ -556,10 +556,7 @@ class Asking:
         if not getattr(call.channel, "can_ask", True):
             return None
         dialogue = call.dialogue = Dialogue(call, Memory(), self)  # so a server that stops sees that the call asks
-        try:
-            outcome = await dialogue.send(method, params)
-        finally:
-            call.dialogue = None
+        outcome = await dialogue.send(method, params)
         return None if outcome is None or isinstance(outcome, ProtocolError) else decode(outcome)
 
     def inside_middleware(self, dispatch: Handler) -> Handler:
