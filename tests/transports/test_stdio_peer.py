@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,20 +26,25 @@ MOMENT = 0.1
 class Client:
     """A server on two pipes, and our ends of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: Any = None) -> None:
         self.server = Server("pipes")
         self.working = asyncio.Event()
         self.ends: list[str] = []
-        source, self.feed = os.pipe()
+        to_read, self.feed = os.pipe()
         self.answers, sink = os.pipe()
         os.set_blocking(self.answers, False)
         os.set_blocking(self.feed, False)
-        self.files = [os.fdopen(source, "rb", buffering=0), os.fdopen(sink, "wb", buffering=0)]
+        self.files = [os.fdopen(to_read, "rb", buffering=0), os.fdopen(sink, "wb", buffering=0)]
         self._lines = b""
 
         @self.server.tool
         async def large() -> str:
             return "x" * SIZE
+
+        @self.server.tool
+        async def brief() -> str:
+            await asyncio.sleep(MOMENT / 10)
+            return "done"
 
         @self.server.tool
         async def work() -> str:
@@ -50,7 +56,7 @@ class Client:
                 raise
             return "never"
 
-        self.task = asyncio.create_task(self.server.run_async(stdin=self.files[0], stdout=self.files[1]))
+        self.task = asyncio.create_task(self.server.run_async(stdin=source or self.files[0], stdout=self.files[1]))
 
     def call(self, *ids: int, tool: str = "large") -> None:
         data = b"".join(modern(id, "tools/call", {"name": tool}) + b"\n" for id in ids)
@@ -95,8 +101,8 @@ class Client:
 
 
 @asynccontextmanager
-async def client() -> AsyncIterator[Client]:
-    made = Client()
+async def client(source: Any = None) -> AsyncIterator[Client]:
+    made = Client(source)
     try:
         yield made
     finally:
@@ -143,6 +149,73 @@ def test_a_slow_client_that_has_ended_its_input_gets_every_answer(monkeypatch: p
             await c.task
 
     run(test())
+
+
+class Calls:
+    """An input in memory: one call for each read."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def read(self, size: int) -> bytes:
+        self.reads += 1
+        return modern(self.reads - 1, "tools/call", {"name": "large"}) + b"\n" if self.reads <= COUNT else b""
+
+
+def test_an_input_without_a_descriptor_is_not_read_ahead_of_a_client_that_does_not_read() -> None:
+    async def test() -> None:
+        source = Calls()
+        async with client(source) as c:
+            reads = -1
+            while reads != source.reads:
+                reads = source.reads
+                await asyncio.sleep(2 * MOMENT)
+            assert reads < COUNT / 2
+            assert sorted(await c.receive(COUNT)) == list(range(COUNT))
+            await c.task
+
+    run(test())
+
+
+def test_a_regular_file_is_closed_when_it_was_read(tmp_path: Path) -> None:
+    async def test() -> None:
+        path = tmp_path / "in"
+        path.write_bytes(modern(0, "tools/call", {"name": "large"}) + b"\n")
+        with path.open("rb") as file:
+            async with client(file) as c:
+                assert await c.receive(1) == [0]
+                await c.task
+                held = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_open(fd)]
+                assert held.count(str(path)) == 1  # the caller's
+
+    run(test())
+
+
+def _is_open(fd: str) -> bool:
+    return os.path.islink(f"/proc/self/fd/{fd}")
+
+
+def test_a_call_that_is_nearly_done_is_answered_after_the_end_of_the_input() -> None:
+    async def test() -> None:
+        async with client() as c:
+            c.call(1, tool="brief")
+            c.end()
+            assert await c.receive(1) == [1]
+            await c.task
+
+    run(test(), seconds=10)
+
+
+def test_a_terminal_gets_no_hint_where_the_input_is_given(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    run(Server("pipes").run_async(stdin=io.BytesIO(), stdout=io.BytesIO()))
+    assert capsys.readouterr().err == ""
 
 
 def test_the_answers_to_one_read_are_one_write() -> None:

@@ -253,7 +253,7 @@ class _BlockingReader:
         self._go.wait()
         try:
             data: bytes = getattr(self._source, "read1", self._source.read)(READ_SIZE)
-            return data or b""
+            return data
         except (OSError, ValueError):  # a directory, a terminal that went away: no input
             return b""
 
