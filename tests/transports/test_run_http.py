@@ -173,6 +173,17 @@ def test_a_port_is_shared_only_where_all_want_that() -> None:
     gc.collect()  # a socket that was left open is a warning
 
 
+def test_a_port_can_be_used_again_at_once() -> None:
+    with bind("127.0.0.1", 0) as before:
+        address = before.getsockname()
+        with socket.create_connection(address) as client:
+            accepted, _ = before.accept()
+            accepted.close()  # who closes first is remembered by the system for a minute
+            assert client.recv(1) == b""
+    with bind(*address) as after:
+        assert after.getsockname() == address
+
+
 def test_a_server_that_does_not_start_lets_its_port_go(capsys: pytest.CaptureFixture[str]) -> None:
     @asynccontextmanager
     async def broken(server: Server) -> AsyncIterator[None]:
