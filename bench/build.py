@@ -21,6 +21,8 @@ SNAPSHOT = HERE / "build" / f"snapshot-{os.getpid()}"  # two runs at a time must
 NODE_FOLDER = HERE.parent / ".node" / "bench"
 NODE_PACKAGES = ("@modelcontextprotocol/server@2.4.0", "@modelcontextprotocol/node@2.1.2", "zod@4")
 OLDEST_NODE = 20
+DOCKET_FOLDER = HERE / "build" / "docket"
+DOCKET = "pydocket==0.27.0"
 
 
 class Missing(Exception):
@@ -108,3 +110,16 @@ def typescript_server() -> Path:
     copy = NODE_FOLDER / "server.mjs"
     shutil.copyfile(SERVERS / "typescript_server.mjs", copy)
     return copy
+
+
+def docket_python() -> Path:
+    """A Python that has pydocket, in an environment of its own: it needs other versions than we do."""
+    python = DOCKET_FOLDER / "bin" / "python"
+    marker = DOCKET_FOLDER / DOCKET
+    if not marker.exists():
+        for command in ([sys.executable, "-m", "venv", DOCKET_FOLDER], [python, "-m", "pip", "install", "-q", DOCKET]):
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise Missing(f"{DOCKET} could not be installed:\n{done.stderr[-800:]}")
+        marker.touch()
+    return python

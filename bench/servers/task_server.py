@@ -1,0 +1,36 @@
+"""A server on stdio whose tools run as tasks: `python task_server.py STORE`. One does nothing, two use a processor."""
+
+import sys
+import time
+
+from redstart import Server, SyncContext, TaskLimits
+
+STORE = sys.argv[1] if len(sys.argv) > 1 else "memory://"
+server = Server("tasks", store=STORE, threads=8, processes=4, tasks=TaskLimits(per_user=100_000))
+
+
+@server.tool(task="required")
+async def nothing(number: int) -> int:
+    return number
+
+
+@server.tool(task="required")
+def spin(ctx: SyncContext, seconds: float) -> int:
+    """Use a processor in pure Python, in a thread."""
+    rounds, until = 0, time.monotonic() + seconds
+    while time.monotonic() < until and not ctx.cancelled:
+        rounds += sum(range(1000)) > 0
+    return rounds
+
+
+@server.tool(task="required", executor="process")
+def spin_apart(seconds: float) -> int:
+    """The same in a process of its own."""
+    rounds, until = 0, time.monotonic() + seconds
+    while time.monotonic() < until:
+        rounds += sum(range(1000)) > 0
+    return rounds
+
+
+if __name__ == "__main__":
+    server.run()
