@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from bench import asking, build, machine, probes, startup
+from bench import asking, build, machine, probes, startup, tasks
 from bench.bars import judge
 from bench.chart import svg
 from bench.drive import Run, RunFailed, Timing, drive
@@ -27,7 +27,7 @@ from bench.targets import TARGETS
 COLD_START = Setup("cold-start", "stdio", HANDSHAKE, (), ALL)
 RESULTS = Path(__file__).parent / "results"
 NAMES = [setup.name for setup in (*SPEED, *SCALE, *MEMORY, COLD_START)]
-NAMES += ["import", "startup", "registration", "asking", "soak"]
+NAMES += ["import", "startup", "registration", "asking", "tasks", "soak"]
 
 
 def _arguments() -> argparse.Namespace:
@@ -92,6 +92,8 @@ class Bench:
             self.count_imports(3 if self.quick else startup.ROUNDS)
         if "redstart" not in self.arguments.without and "asking" in (self.arguments.only or ("asking",)):
             self.ask(1 if self.quick else 5)
+        if "redstart" not in self.arguments.without and "tasks" in (self.arguments.only or ("tasks",)):
+            self.run_tasks(1 if self.quick else 5)
         self.results.facts |= {
             "load_after": machine.load_average(),
             "rounds": self.rounds,
@@ -165,6 +167,19 @@ class Bench:
                 for name, value in zip(("plain call", "round"), found, strict=True):
                     self.results.add_number(f"asking-{transport}", name, value)
                     print(f"round {number + 1:2} asking-{transport:11} {name:17} {value:9.1f} µs CPU", flush=True)
+
+    def run_tasks(self, rounds: int) -> None:
+        """Round trips of tasks on each store, and `tasks/get` beside busy ones."""
+
+        def report(probe: str, target: str, value: float) -> None:
+            self.results.add_number(probe, target, value)
+            print(f"{probe:26} {target:17} {value:9.2f} ms", flush=True)
+
+        for store in tasks.STORES:
+            try:
+                tasks.measure((store,), 100 if self.quick else 300, rounds, report)
+            except (tasks.WrongAnswer, tasks.NoEngine, build.Missing, OSError, ValueError, KeyError) as error:
+                self.failed("tasks", store, error)
 
     def failed(self, where: str, name: str, error: Exception) -> None:
         self.results.add_failure(where, name, error)

@@ -99,6 +99,31 @@ def _growth(results: Results) -> float:
     return results.typical("soak", "redstart", "rss_mib") - results.typical("soak-warm-up", "redstart", "rss_mib")
 
 
+def _task(store: str, limit: float) -> tuple[Bar, Bar]:
+    """A task that does nothing: at the store itself, and how much more it takes on stdio."""
+    probe = f"tasks-{store}"
+
+    def more(results: Results) -> float:
+        return results.number(probe, "stdio") - results.number(probe, "store")
+
+    title = {"sqlite": "SQLite", "redis": "Redis", "postgresql": "PostgreSQL"}[store]
+    return (
+        Bar(f"round trip of a task at the store, {title}: p50", _number(probe, "store"), limit, most=True, unit="ms"),
+        Bar(f"the same by `tasks/result` on stdio, {title}: more", more, 2, most=True, unit="ms"),
+    )
+
+
+def _busy(store: str, title: str) -> tuple[Bar, Bar]:
+    return tuple(  # type: ignore[return-value]
+        Bar(f"`tasks/get` beside four busy {how}, {title}: p99", _number(f"tasks-busy-{store}", how), limit, True, "ms")
+        for how, limit in (("threads", 1000), ("processes", 100))
+    )
+
+
+def _over_docket(results: Results) -> float:
+    return results.number("tasks-redis", "pydocket") / results.number("tasks-redis", "server")
+
+
 BARS = (
     _faster("stdio, 64 in flight, over mcp: median", 40, "stdio-64", "mcp"),
     Bar("stdio, 64 in flight, over mcp: lowest round", _lowest_ratio("stdio-64", "mcp"), 30),
@@ -121,6 +146,12 @@ BARS = (
     _scale("http", "over HTTP"),
     _asking("stdio", "on stdio, 32 in flight"),
     _asking("http", "over HTTP, 32 connections"),
+    *_task("sqlite", 15),
+    *_task("redis", 3),
+    *_task("postgresql", 6),
+    Bar("round trip of a task in one process on the same Redis, pydocket over ours", _over_docket, 2),
+    *_busy("sqlite", "SQLite"),
+    *_busy("redis", "Redis"),
     Bar("memory growth over 1,000,000 calls on stdio (--soak)", _growth, 1, most=True, unit="MiB"),
 )
 

@@ -117,7 +117,8 @@ def docket_python() -> Path:
     python = DOCKET_FOLDER / "bin" / "python"
     marker = DOCKET_FOLDER / DOCKET
     if not marker.exists():
-        for command in ([sys.executable, "-m", "venv", DOCKET_FOLDER], [python, "-m", "pip", "install", "-q", DOCKET]):
+        pip = [python, "-m", "pip", "install", "-q", DOCKET, "uvloop"]
+        for command in ([sys.executable, "-m", "venv", DOCKET_FOLDER], pip):
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 raise Missing(f"{DOCKET} could not be installed:\n{done.stderr[-800:]}")

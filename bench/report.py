@@ -143,6 +143,9 @@ def markdown(results: Results, verdicts: list[Verdict]) -> str:
     lines += _number_table(results, "registration", registration, "CPU ms")
     for transport in ("stdio", "http"):
         lines += _number_table(results, f"asking-{transport}", f"Asking: a question's round, {transport}", "CPU µs")
+    for store in ("sqlite", "redis", "postgresql"):
+        lines += _number_table(results, f"tasks-{store}", f"Tasks: round trip of one that does nothing, {store}", "ms")
+        lines += _number_table(results, f"tasks-busy-{store}", f"Tasks: p99 of tasks/get, four busy, {store}", "ms")
     lines += _memory_table(results)
     lines += _scale_table(results)
     lines += _soak_table(results)

@@ -16,8 +16,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from bench import build
 
@@ -33,6 +34,10 @@ class WrongAnswer(Exception):
     """A task had another result than its number."""
 
 
+class NoEngine(Exception):
+    """The engine of a store is not on this machine."""
+
+
 @contextmanager
 def engine(name: str) -> Iterator[Callable[[], str]]:
     """A fresh store of this kind: gives URLs, each of an empty namespace."""
@@ -43,10 +48,14 @@ def engine(name: str) -> Iterator[Callable[[], str]]:
         return
     if str(TESTS) not in sys.path:
         sys.path.insert(0, str(TESTS))
+    import pytest
     from store.engines import running  # the engines that the tests start
 
-    with running(name) as server:
-        yield lambda: server.url
+    try:
+        with running(name) as server:
+            yield lambda: server.url
+    except pytest.skip.Exception as missing:
+        raise NoEngine(str(missing)) from None
 
 
 def p50(times: list[float]) -> float:
@@ -75,7 +84,7 @@ async def at_the_store(url: str, count: int) -> list[float]:
                 task.body += b" done"
                 assert await worker.task_write(task, OVERDUE, 300)
             if not claimed:
-                await asyncio.wait([asyncio.ensure_future(anext(told))], timeout=1)
+                await anext(told)
 
     async def round_trip(number: int) -> None:
         id = f"task{number}"
@@ -178,10 +187,10 @@ class Pipe:
     """A server process on stdio, asked one request at a time."""
 
     def __init__(self, url: str) -> None:
-        environment = dict(os.environ)
+        environment = {**os.environ, "TASK_STORE": url}
         if build.SNAPSHOT.exists():
             environment["PYTHONPATH"] = str(build.SNAPSHOT)
-        command = [sys.executable, str(SERVER), url]
+        command = [sys.executable, str(SERVER)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self._last = 0
 
@@ -259,9 +268,9 @@ def measure(names: tuple[str, ...], count: int, rounds: int, report: Report) -> 
     for name in names:
         with engine(name) as url:
             for _ in range(rounds):
-                report(f"tasks-{name}", "store", p50(asyncio.run(at_the_store(url(), count))))
+                report(f"tasks-{name}", "store", p50(uvloop.run(at_the_store(url(), count))))
                 report(f"tasks-{name}", "stdio", p50(over_stdio(url(), count)))
-                report(f"tasks-{name}", "server", p50(asyncio.run(in_a_server(url(), count))))
+                report(f"tasks-{name}", "server", p50(uvloop.run(in_a_server(url(), count))))
                 if name == "redis":
                     report(f"tasks-{name}", "pydocket", p50(with_docket(url(), count)))
             if name != "postgresql":

@@ -9,6 +9,7 @@ import sys
 import time
 from datetime import timedelta
 
+import uvloop
 from docket import Docket, Worker
 
 
@@ -33,4 +34,4 @@ async def main(url: str, count: int) -> None:
     print(json.dumps(times))
 
 
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+uvloop.run(main(sys.argv[1], int(sys.argv[2])))

@@ -1,12 +1,11 @@
-"""A server on stdio whose tools run as tasks: `python task_server.py STORE`. One does nothing, two use a processor."""
+"""A server on stdio whose tools run as tasks, on the store TASK_STORE. One does nothing, two use a processor."""
 
-import sys
+import os
 import time
 
 from redstart import Server, SyncContext, TaskLimits
 
-STORE = sys.argv[1] if len(sys.argv) > 1 else "memory://"
-server = Server("tasks", store=STORE, threads=8, processes=4, tasks=TaskLimits(per_user=100_000))
+server = Server("tasks", store=os.environ["TASK_STORE"], threads=8, processes=4, tasks=TaskLimits(per_user=100_000))
 
 
 @server.tool(task="required")
