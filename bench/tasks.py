@@ -49,6 +49,7 @@ def engine(name: str) -> Iterator[Callable[[], str]]:
     if str(TESTS) not in sys.path:
         sys.path.insert(0, str(TESTS))
     import pytest
+
     from store.engines import running  # the engines that the tests start
 
     try:
