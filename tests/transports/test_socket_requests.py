@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from redstart import Context, Server
-from redstart.transports import connection
+from redstart.transports import connection, serve
 from redstart.transports.connection import Connection
 from redstart.transports.http import Endpoint
 from support import MODERN, free_port, message, modern, run, until
@@ -24,6 +25,7 @@ CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 LIMIT = 20_000
 LONG = 12 * 1024 * 1024
 """More than fits into the sockets."""
+LONG_ROUTE = b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n"
 BROKEN = (OSError, asyncio.IncompleteReadError)
 
 
@@ -71,6 +73,8 @@ class Peer:
 class Stage:
     """A server on a socket of this process."""
 
+    serving: asyncio.Task[None]
+
     def __init__(self) -> None:
         self.server = Server("socket", version="1")
         self.port = free_port()
@@ -115,6 +119,16 @@ class Stage:
             stage.seen.append((request.path, str(sorted(request.query.items()))))
             return "looked"
 
+        @self.server.route("/long")
+        async def long_route(request: Any) -> bytes:
+            stage.seen.append((request.path, ""))
+            return b"x" * LONG
+
+        @self.server.route("/forever")
+        async def forever(request: Any) -> None:
+            stage.began.set()
+            await asyncio.Event().wait()
+
         @self.server.route("/echo", methods=["POST"])
         async def echo(request: Any) -> bytes:
             stage.seen.append((request.path, ""))
@@ -124,16 +138,20 @@ class Stage:
         while True:
             try:
                 peer = Peer(*await asyncio.open_connection("127.0.0.1", self.port))
-                self.peers.append(peer)
-                return peer
             except OSError:
                 await asyncio.sleep(0.01)
+                continue
+            near: socket.socket = peer.writer.get_extra_info("socket")
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # little is taken that nobody reads
+            self.peers.append(peer)
+            return peer
 
 
 @asynccontextmanager
 async def served(**options: Any) -> AsyncIterator[Stage]:
     stage = Stage()
     serving = asyncio.create_task(stage.server.run_async("http", port=stage.port, max_body_bytes=LIMIT, **options))
+    stage.serving = serving
     try:
         yield stage
     finally:
@@ -555,22 +573,22 @@ def test_large_bodies_that_are_not_complete_have_a_size_in_all(
 
 def test_the_server_hangs_up_on_who_has_taken_nothing_for_longest(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with served(max_unsent_bytes=LONG) as stage:
-            for _ in range(5):  # what was taken does not count any more
+        async with served(max_unsent_bytes=2 * LONG) as stage:
+            for _ in range(3):  # what was taken does not count any more
                 peer = await stage.connect()
-                peer.writer.write(named(1, "long"))
-                assert len((await peer.response())[2]) > LONG
-                peer.writer.close()
+                peer.writer.write(LONG_ROUTE)
+                assert len((await peer.response())[2]) == LONG
             assert "does not read" not in caplog.text
-            first, second = await stage.connect(), await stage.connect()
-            for peer in (first, second):
-                stage.began.clear()
-                peer.writer.write(named(1, "long"))
-                await stage.began.wait()
+            stage.seen.clear()
+            peers = [await stage.connect() for _ in range(3)]
+            for number, peer in enumerate(peers, 1):
+                peer.writer.write(LONG_ROUTE)
+                await until(lambda number=number: len(stage.seen) == number)  # type: ignore[misc]
             await until(lambda: "does not read" in caplog.text)
             with pytest.raises(BROKEN):
-                await first.response()
-            assert len((await second.response())[2]) > LONG
+                await peers[0].response()
+            for peer in peers[1:]:
+                assert len((await peer.response())[2]) == LONG
             assert caplog.text.count("does not read") == 1
 
     run(test())
@@ -654,3 +672,95 @@ def test_a_request_waits_from_its_own_beginning() -> None:
             peer.writer.close()
 
     run(test())
+
+
+def test_a_client_that_does_not_read_gets_no_further_replies_meanwhile() -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(LONG_ROUTE * 5)
+            await until(lambda: len(stage.seen) == 2)
+            await asyncio.sleep(0.05)  # there is no event for "nothing more happens"
+            assert len(stage.seen) == 2
+            for _ in range(5):
+                assert len((await peer.response())[2]) == LONG
+
+    run(test())
+
+
+def test_a_client_that_goes_meanwhile_is_not_answered() -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(LONG_ROUTE * 5)
+            await until(lambda: len(stage.seen) == 2)
+            peer.writer.transport.abort()
+            other = await stage.connect()
+            other.writer.write(WHOLE)
+            assert (await other.response())[0] == 200
+            assert len(stage.seen) == 2
+
+    run(test())
+
+
+# ---------------------------------------------------------------- the end
+
+
+def test_a_stop_closes_idle_connections_and_lets_a_call_finish() -> None:
+    async def test() -> None:
+        async with served() as stage:
+            idle, busy = await stage.connect(), await stage.connect()
+            idle.writer.write(WHOLE)
+            assert (await idle.response())[0] == 200
+            ahead = b"POST /echo HTTP/1.1\r\n" + HEAD + SIZE + b"\r\n" + PING
+            busy.writer.write(named(1, "wait") + ahead)
+            await stage.began.wait()
+            stage.serving.cancel()
+            assert await idle.reader.read() == b""
+            stage.go.set()
+            status, headers, _ = await busy.response()
+            assert (status, headers["connection"]) == (200, "close")
+            assert await busy.reader.read() == b""
+            await asyncio.wait([stage.serving])
+            assert stage.seen == []
+
+    run(test(), seconds=10)
+
+
+def test_a_route_that_does_not_end_is_refused_at_a_stop(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with served(drain=0.1) as stage:
+            peer = await stage.connect()
+            peer.writer.write(b"GET /forever HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await stage.began.wait()
+            stage.serving.cancel()
+            status, headers, _ = await peer.response()
+            assert (status, headers["connection"]) == (503, "close")
+            assert await peer.reader.read() == b""
+            await asyncio.wait([stage.serving])
+
+    run(test(), seconds=10)
+    assert "failed" not in caplog.text
+
+
+def test_a_client_that_does_not_read_does_not_delay_a_stop(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connection, "STOPPING", 0.5)
+    monkeypatch.setattr(serve, "PATIENCE", 0.1)
+
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(LONG_ROUTE)
+            await until(lambda: len(stage.seen) == 1)
+            await asyncio.sleep(0.6)  # more than it has from now on
+            stage.serving.cancel()
+            await asyncio.sleep(0.4)
+            assert "does not read" not in caplog.text
+            await asyncio.wait([stage.serving])
+            assert "does not read" in caplog.text
+            with pytest.raises(BROKEN):
+                await peer.response()
+
+    run(test(), seconds=10)
