@@ -176,6 +176,7 @@ REQUESTS: dict[str, tuple[list[bytes], list[int], bool]] = {
     ),
     "large head": ([POST + b"X-N: " + b"x" * 3000 + b"\r\n" + SIZE + b"\r\n" + PING] * 3, [200] * 3, False),
     "byte by byte": ([bytes([byte]) for byte in WHOLE * 2], [200, 200], False),
+    "empty lines before it": ([WHOLE, b"\r\n", b"\r\n" + WHOLE, b"\r\n", WHOLE], [200] * 3, False),
     "two at once": ([WHOLE * 2], [200, 200], False),
     "many at once": ([WHOLE * 300], [200] * 300, False),
     "chunks": ([CHUNKED + chunk(PING[:9]) + chunk(PING[9:]) + b"0\r\n\r\n", WHOLE], [200, 200], False),
@@ -396,6 +397,24 @@ def test_a_connection_without_requests_is_closed_after_a_while(monkeypatch: pyte
             assert (await slow.response())[0] == 200
             slow.writer.close()
             peer.writer.close()
+
+    run(test())
+
+
+def test_a_connection_is_idle_from_the_end_of_its_last_request_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "idle", 0.6)
+
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(named(1, "wait"))
+            await stage.began.wait()
+            await asyncio.sleep(0.7)
+            stage.go.set()
+            assert (await peer.response())[0] == 200
+            await asyncio.sleep(0.25)  # the server looks at its connections ten times a second
+            peer.writer.write(WHOLE)
+            assert (await peer.response())[0] == 200
 
     run(test())
 

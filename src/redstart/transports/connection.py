@@ -127,7 +127,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             if known is not None and len(data) - end == known.length:
                 self._enqueue(known, data[end:])
                 return
-            self._midway = True
             self._packet = data
         self._feed(data)
 
@@ -167,7 +166,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self.url = b""
         self.headers = []
         self._drop_body()
-        self._midway = True  # also where it begins in the packet in which the one before it ended
+        self._midway = True
         self._in_head = True
         self.reading = True
         self.since = self.loop.time()
