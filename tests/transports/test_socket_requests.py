@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -320,6 +321,34 @@ def test_answers_come_in_the_order_of_the_requests_and_have_their_own_bodies() -
             peer.writer.close()
 
     run(test())
+
+
+@pytest.mark.parametrize("held_back", [False, True], ids=["whole requests wait", "a part of a packet waits"])
+def test_nothing_is_lost_or_overtaken_while_requests_wait(held_back: bool) -> None:
+    pings = [
+        POST + b"Content-Length: %d\r\n\r\n%b" % (len(body), body) for body in (message(n, "ping") for n in range(9))
+    ]
+    slow = named("slow", "wait")
+    start = b"POST /echo HTTP/1.1\r\n" + HEAD + b"Content-Length: %d\r\n\r\n"
+    # What is parsed at a time ends within the first ping, so that none waits while the slow call runs.
+    size = connection.SLICE - len(slow) - len(start) - 30 if held_back else 9
+    first = start % size + b"x" * size
+
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(first + slow + b"".join(pings[:5]))
+            await stage.began.wait()
+            for ping in pings[5:]:
+                peer.writer.write(ping)
+                for _ in range(20):  # so that it comes as a packet of its own
+                    await asyncio.sleep(0)
+            stage.go.set()
+            assert await peer.response() == (200, ANY, b"x" * size)
+            answers = [json.loads((await peer.response())[2]) for _ in range(10)]
+            assert [answer["id"] for answer in answers] == ["slow", *range(9)]
+
+    run(test(), seconds=10)
 
 
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
