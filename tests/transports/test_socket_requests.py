@@ -642,6 +642,20 @@ def test_the_server_hangs_up_on_who_has_taken_nothing_for_longest(caplog: pytest
     run(test())
 
 
+def test_what_a_client_has_taken_since_it_fell_behind_does_not_count() -> None:
+    async def test() -> None:
+        async with served(max_unsent_bytes=LONG * 4 // 3) as stage:
+            first, second = await stage.connect(), await stage.connect()
+            first.writer.write(LONG_ROUTE)
+            await first.reader.readuntil(b"\r\n\r\n")
+            await first.reader.readexactly(LONG * 2 // 3)
+            second.writer.write(LONG_ROUTE)
+            assert len((await second.response())[2]) == LONG
+            await first.reader.readexactly(LONG - LONG * 2 // 3)
+
+    run(test())
+
+
 def test_what_a_client_has_yet_to_be_sent_counts_too(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with served(max_unsent_bytes=LONG * 5 // 2) as stage:
