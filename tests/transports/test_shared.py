@@ -21,7 +21,7 @@ from store.engines import Engine, Redis, running
 from support import MODERN, NOVEMBER, ROOT, Peer, free_port, initialize, launch, message, run
 from transports.support import Http, Response
 
-IDLE = 1.0
+IDLE = 2.0
 SSE = {"accept": "text/event-stream"}
 
 
