@@ -71,3 +71,4 @@ def round_robin(port: int, ports: list[int]) -> Iterator[None]:
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
+        loop.close()
