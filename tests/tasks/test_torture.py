@@ -16,5 +16,5 @@ def test_no_task_is_lost(engine: str) -> None:
     if engine in NEEDS:
         program(NEEDS[engine])
     outcome = torture(engine, tasks=120, lease=3, seed=7)
-    assert outcome["kills"] > 0
+    assert outcome["kills"] >= 3
     assert outcome["engine kills"] == (0 if engine == "sqlite" else 1), outcome
