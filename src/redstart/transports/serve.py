@@ -62,7 +62,11 @@ async def serve_http(server: Hosted, options: HttpOptions) -> None:
             return
         runner.should_exit = True
         await serving
+        if server.runtime.started:  # older versions of uvicorn shut down nothing before they have started
+            await server.runtime.stop()
         raise
+    finally:
+        listener.close()
 
 
 def _config(app: Endpoint, options: HttpOptions) -> uvicorn.Config:
