@@ -172,7 +172,7 @@ class PostgresStore:
         try:
             async with asyncio.timeout_at(ends):
                 await self._bus.settled()
-            async with self._connections.use() as connection:
+            async with self._connections.use(ends) as connection:
                 if not self._is_migrated:
                     await self._migrate(connection)
                 return await _execute(connection, query, values, ends)

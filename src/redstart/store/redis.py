@@ -223,7 +223,8 @@ class RedisStore:
 
     async def _exchange(self, commands: Sequence[tuple[Argument, ...]]) -> list[Reply | ResponseError]:
         replies: list[Reply | ResponseError] = []
-        async with self._connections.use() as connection:
+        ends = asyncio.get_running_loop().time() + TIMEOUT
+        async with self._connections.use(ends) as connection:
             packed = [part for command in commands for part in connection.pack_command(*command)]
             await connection.send_packed_command(packed)
             for _ in commands:

@@ -72,9 +72,8 @@ class Connections(Generic[C]):
         self._free = asyncio.Semaphore(limit)
 
     @asynccontextmanager
-    async def use(self) -> AsyncIterator[C]:
-        """A connection. If the block raises, the connection is closed."""
-        ends = asyncio.get_running_loop().time() + TIMEOUT
+    async def use(self, ends: float) -> AsyncIterator[C]:
+        """A connection, by the time `ends` of the loop. If the block raises, the connection is closed."""
         async with asyncio.timeout_at(ends):
             await self._free.acquire()
         try:
