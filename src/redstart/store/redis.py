@@ -149,6 +149,9 @@ class RedisStore:
                 await self._receive(connection)
             finally:
                 sender.cancel()
+                await asyncio.wait([sender])
+                if not sender.cancelled():
+                    sender.exception()  # the connection is lost, as the receiver says too
         finally:
             await _close(connection)
 
