@@ -284,7 +284,7 @@ async def test_a_task_is_kept_as_it_was_inserted(place: Place) -> None:
         body = b'{"text": "\xc3\xa4\\u0000"}' + b" " * 100_000
         task = StoredTask("a", "ada", body, version=7, fence=7)
         assert await store.task_insert(task, "q", 1, 1)
-        assert task.fence == 0
+        assert task.fence == 7
         assert abs(task.created - time.time()) < 60
         assert task.created == task.updated == task.read_at
         read = await other.task_read("a", "ada")
@@ -319,6 +319,21 @@ async def test_an_id_is_used_once(place: Place) -> None:
         assert read is not None
         assert (read.body, read.version) == (b"{}", first.version)
         assert await store.task_read("a", "eve") is None
+
+
+@looped
+async def test_a_task_may_be_inserted_as_claimed(place: Place) -> None:
+    async with place.connected() as store:
+        mine = StoredTask("a", "ada", b"{}", fence=1)
+        assert await store.task_insert(mine, OVERDUE, MANY, MANY, LONG)
+        assert await store.task_claim(["q", OVERDUE], 9, LONG) == []
+        read = await store.task_read("a", "ada")
+        assert read is not None
+        assert (read.version, read.fence) == (mine.version, 1)
+        assert await store.task_hold([mine], 0) == []  # its worker is lost
+        (found,) = await store.task_claim([OVERDUE], 9, LONG)
+        assert (found.id, found.fence) == ("a", 2)
+        assert not await store.task_write(mine, OVERDUE, LONG)
 
 
 @looped

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -180,7 +182,8 @@ async def _played(revision: str, fault: str, number: int) -> int:
         result = await waiting
     assert result["content"][0]["text"] == "Ada"
     orphaned = (fault, calls["task_insert"]) == ("after", 2)  # the client was told that its first task failed
-    assert (runs["begun"], runs["ended"]) == (3 if orphaned else 2, 1), (fault, number, runs)
+    assert runs["begun"] in ((2, 3) if orphaned else (2,)), (fault, number, runs)  # it begins if it was in the queue
+    assert runs["ended"] == 1, (fault, number, runs)
     await peer.close()
     await server.runtime.stop()
     return sum(calls.values())
@@ -293,9 +296,11 @@ def test_what_is_claimed_while_the_worker_stops_is_handed_back() -> None:
                 await go.wait()
             return claimed
 
-    server = Server("stops", store=SlowStore())
+    store = SlowStore()
+    maker, server = Server("stops", store=store, tasks=TaskLimits(concurrent=0)), Server("stops", store=store)
     runs = 0
 
+    @maker.tool(task="optional")
     @server.tool(task="optional")
     async def once() -> str:
         nonlocal runs
@@ -303,18 +308,19 @@ def test_what_is_claimed_while_the_worker_stops_is_handed_back() -> None:
         return "done"
 
     async def main() -> None:
-        peer = await Peer(server, MODERN, capabilities=EXTENSION).open()
+        peer = await Peer(maker, MODERN, capabilities=EXTENSION).open()
         id = (await started(peer, "once"))["taskId"]
+        await server.runtime.start()
         await claiming.wait()
         stopping = asyncio.create_task(server.runtime.stop())
         await asyncio.sleep(0)
         go.set()
         await stopping
-        await peer.close()
         assert runs == 0
-        peer = await Peer(server, MODERN, capabilities=EXTENSION).open()
+        await server.runtime.start()
         assert (await until(peer, id))["status"] == "completed"
         await peer.close()
+        await maker.runtime.stop()
 
     run(main(), server)
 
@@ -394,3 +400,39 @@ def test_a_handle_leaves_the_store_of_a_running_server_open(tmp_path: Path) -> N
 
     with_peer(MODERN, script, server=server)
     assert closed == 1
+
+
+def test_a_task_that_is_cancelled_while_it_is_found_to_be_lost_stays_cancelled() -> None:
+    settled = asyncio.Event()
+    cancel: Callable[[], Awaitable[Any]] | None = None
+
+    class Racing(MemoryStore):
+        async def task_hold(self, tasks: Any, hold: float) -> list[str]:
+            return []  # no lease is renewed: every leg is lost
+
+        async def task_claim(self, queues: Sequence[str], limit: int, hold: float) -> list[StoredTask]:
+            nonlocal cancel
+            found = await super().task_claim(queues, limit, hold)
+            if OVERDUE in queues and cancel is None:
+                settled.set()
+            elif OVERDUE in queues and found and cancel is not None:
+                cancelling, cancel = cancel, None
+                await cancelling()
+            return found
+
+    server = Server("race", store=Racing(), tasks=TaskLimits(lease=0.2))
+
+    @server.tool(task="optional")
+    async def waits() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    async def script(peer: Peer) -> None:
+        nonlocal cancel
+        id = (await started(peer, "waits"))["taskId"]
+        settled.clear()
+        cancel = partial(peer.call, "tasks/cancel", taskId=id)
+        await settled.wait()  # the look after the one in which it was lost
+        assert (await until(peer, id))["status"] == "cancelled"
+
+    with_peer(MODERN, script, server=server)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redstart import Server
+from redstart import Server, TaskLimits
 from redstart.store.memory import MemoryStore
 from redstart.store.tasks import OVERDUE, StoredTask
 from support import Peer, run
@@ -38,14 +38,16 @@ def test_what_was_claimed_and_not_begun_goes_back(seconds: float, retries: int) 
     async def main() -> None:
         begun: list[int] = []
         store = Slow(seconds)
-        server = Server("jobs", store=store)
+        maker, server = Server("jobs", store=store, tasks=TaskLimits(concurrent=0)), Server("jobs", store=store)
 
+        @maker.tool(task="optional", retries=retries)
         @server.tool(task="optional", retries=retries)
         async def work() -> None:
             begun.append(1)
             await asyncio.Event().wait()
 
-        peer = await Peer(server, capabilities=EXTENSION).open()
+        peer = await Peer(maker, capabilities=EXTENSION).open()
+        await server.runtime.start()
 
         async def stop() -> None:
             await store.claimed.wait()
@@ -54,6 +56,7 @@ def test_what_was_claimed_and_not_begun_goes_back(seconds: float, retries: int) 
         stopping = asyncio.create_task(stop())
         id: Any = (await started(peer, "work"))["taskId"]
         await stopping
+        await maker.runtime.stop()
         assert begun == []
         [again] = await MemoryStore.task_claim(store, ["jobs/work"], 1, 5)
         assert again.id == id

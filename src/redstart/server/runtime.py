@@ -194,9 +194,11 @@ class Runtime(Runner):
             self.name, limits, lambda: self.store, self._find_tool, lambda: self.asking, hub, self._start_worker
         )
 
-    def _start_worker(self) -> None:
-        if self.started:  # else it stops, and a task that was just made is left to others
-            self.worker.start()
+    def _start_worker(self) -> Worker | None:
+        if not self.started:  # it stops: a task that is made now is left to others
+            return None
+        self.worker.start()
+        return self.worker
 
     @cached_property
     def worker(self) -> Worker:

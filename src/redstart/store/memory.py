@@ -179,7 +179,7 @@ class MemoryStore:
 
     # ------------------------------------------------------------ tasks
 
-    async def task_insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int) -> bool:
+    async def task_insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int, delay: float = 0.0) -> bool:
         owned = self._owned.get(task.owner, {})
         if len(owned) >= max_owned or len(self._tasks) >= max_all or task.id in self._tasks:
             return False
@@ -187,7 +187,7 @@ class MemoryStore:
         is_inserted(task, self._now())
         entry = _Entry(copy(task))
         self._tasks[task.id] = self._owned.setdefault(task.owner, owned)[task.id] = entry
-        self._place(entry, queue, 0.0)
+        self._place(entry, queue, delay)
         self._tell(task.id, queue)
         return True
 

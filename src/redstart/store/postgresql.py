@@ -54,7 +54,7 @@ class PostgresStore:
 
     # ------------------------------------------------------------ tasks
 
-    async def task_insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int) -> bool:
+    async def task_insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int, delay: float = 0.0) -> bool:
         rows = await self._run(
             "task_insert",
             key=key_bytes(task.id),
@@ -62,9 +62,10 @@ class PostgresStore:
             owner=_raw(task.owner),
             owner_key=key_bytes(task.owner),
             body=task.body,
+            fence=task.fence,
             max_owned=max_owned,
             max_all=max_all,
-            **_placed(task, queue),
+            **_placed(task, queue, delay),
         )
         return is_inserted(task, _first(rows))
 
@@ -81,10 +82,8 @@ class PostgresStore:
         return [_task(row) for row in await self._run("task_claim", queues=names, limit=limit, hold=hold)]
 
     async def task_write(self, task: StoredTask, queue: str, delay: float) -> bool:
-        key = key_bytes(task.id)
-        rows = await self._run(
-            "task_write", key=key, version=task.version, body=task.body, delay=delay, **_placed(task, queue)
-        )
+        key, placed = key_bytes(task.id), _placed(task, queue, delay)
+        rows = await self._run("task_write", key=key, version=task.version, body=task.body, **placed)
         return is_written(task, _first(rows))
 
     async def task_hold(self, tasks: Sequence[StoredTask], hold: float) -> list[str]:
@@ -260,10 +259,11 @@ async def _close(connection: AsyncConnection[Row]) -> None:
     await connection.close()
 
 
-def _placed(task: StoredTask, queue: str) -> dict[str, Value]:
+def _placed(task: StoredTask, queue: str, delay: float) -> dict[str, Value]:
     """Where a task is now, and who is told about it."""
     changed = None if queue == OVERDUE else _message(CHANGED, _raw(queue))
-    return {"queue": key_bytes(queue), "topic": _message(topic_of(task.id), b""), "changed": changed}
+    topic = _message(topic_of(task.id), b"")
+    return {"queue": key_bytes(queue), "delay": delay, "topic": topic, "changed": changed}
 
 
 def _message(topic: str, data: bytes) -> str:

@@ -42,7 +42,8 @@ CREATE FUNCTION {schema}.seconds() RETURNS float8 LANGUAGE sql VOLATILE
     AS 'SELECT extract(epoch FROM pg_catalog.clock_timestamp())::float8';
 -- The row of the total is locked first, so that two inserts cannot both take the last place.
 CREATE FUNCTION {schema}.insert_task(
-    key_ bytea, id_ bytea, owner_ bytea, owner_key_ bytea, body_ bytea, queue_ bytea, max_owned bigint, max_all bigint
+    key_ bytea, id_ bytea, owner_ bytea, owner_key_ bytea, body_ bytea, fence_ bigint, queue_ bytea, delay float8,
+    max_owned bigint, max_all bigint
 ) RETURNS float8 LANGUAGE plpgsql AS $$
 DECLARE
     now float8;
@@ -58,7 +59,7 @@ BEGIN
     END IF;
     now := {schema}.seconds();
     INSERT INTO {schema}.tasks (key, id, owner, owner_key, body, version, fence, created, updated, queue, due)
-        VALUES (key_, id_, owner_, owner_key_, body_, 1, 0, now, now, queue_, now);
+        VALUES (key_, id_, owner_, owner_key_, body_, 1, fence_, now, now, queue_, now + delay);
     RETURN now;
 END
 $$;
@@ -66,7 +67,8 @@ $$;
 -- query: task_insert
 WITH added AS MATERIALIZED (
     SELECT {schema}.insert_task(
-        %(key)s, %(id)s, %(owner)s, %(owner_key)s, %(body)s, %(queue)s, %(max_owned)s::bigint, %(max_all)s::bigint
+        %(key)s, %(id)s, %(owner)s, %(owner_key)s, %(body)s, %(fence)s::bigint, %(queue)s, %(delay)s::float8,
+        %(max_owned)s::bigint, %(max_all)s::bigint
     ) AS now
 )
 SELECT now, pg_notify('{schema}', %(topic)s),

@@ -30,7 +30,7 @@ end
 
 local methods = {}
 
-function methods.insert(id, owner, body, queue, topic, changed, max_owned, max_all)
+function methods.insert(id, owner, body, fence, queue, delay, topic, changed, max_owned, max_all)
     local key, owned = p .. 'task:' .. id, p .. 'owner:' .. owner
     local count = tonumber(call('GET', p .. 'count') or 0)
     if count >= tonumber(max_all) or call('ZCARD', owned) >= tonumber(max_owned) or call('EXISTS', key) == 1 then
@@ -38,8 +38,8 @@ function methods.insert(id, owner, body, queue, topic, changed, max_owned, max_a
     end
     call('INCR', p .. 'count')
     call('ZADD', owned, call('INCR', p .. 'last'), id)
-    call('ZADD', p .. 'queue:' .. queue, now, id)
-    call('HSET', key, 'owner', owner, 'body', body, 'version', 1, 'fence', 0, 'created', now, 'updated', now,
+    call('ZADD', p .. 'queue:' .. queue, now + delay, id)
+    call('HSET', key, 'owner', owner, 'body', body, 'version', 1, 'fence', fence, 'created', now, 'updated', now,
         'queue', queue)
     tell(topic, changed, queue)
     return now

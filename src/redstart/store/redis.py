@@ -70,8 +70,8 @@ class RedisStore:
 
     # ------------------------------------------------------------ tasks
 
-    async def task_insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int) -> bool:
-        about = (task.id, task.owner, task.body, queue, topic_of(task.id), CHANGED)
+    async def task_insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int, delay: float = 0.0) -> bool:
+        about = (task.id, task.owner, task.body, task.fence, queue, int(delay * SECOND), topic_of(task.id), CHANGED)
         now = await self._run("insert", *about, max_owned, max_all, durable=True)
         return is_inserted(task, None if now is None else _seconds(now))
 

@@ -30,7 +30,7 @@ from redstart.store.tasks import CHANGED, OVERDUE, StoredTask, is_inserted, is_w
 log = logging.getLogger("redstart")
 P = ParamSpec("P")
 T = TypeVar("T")
-POLL: Final = 0.01
+POLL: Final = 0.005
 """Seconds between two looks for messages of other processes."""
 BUSY: Final = 5.0
 """Seconds to wait for another process that writes."""
@@ -159,17 +159,18 @@ class SqliteStore:
 
     # ------------------------------------------------------------ tasks
 
-    async def task_insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int) -> bool:
-        return is_inserted(task, await self._insert(task, queue, max_owned, max_all))
+    async def task_insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int, delay: float = 0.0) -> bool:
+        return is_inserted(task, await self._insert(task, queue, max_owned, max_all, delay))
 
     @_in_thread(DURABLE)
-    def _insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int) -> float | None:
+    def _insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int, delay: float) -> float | None:
         now, owner = self._clock(), _blob(task.owner)
         counts = dict(self._sql("SELECT owner, tasks FROM counts WHERE owner IN (?, 'all')", owner))
         if counts.get(owner, 0) >= max_owned or counts.get("all", 0) >= max_all:
             return None
-        insert = f"INSERT OR IGNORE INTO tasks ({COLUMNS}, queue, due) VALUES (?1, ?2, ?3, 1, 0, ?4, ?4, ?5, ?4)"
-        return self._told(task.id, queue, now, self._sql(insert, _blob(task.id), owner, task.body, now, _blob(queue)))
+        insert = f"INSERT OR IGNORE INTO tasks ({COLUMNS}, queue, due) VALUES (?, ?, ?, 1, ?, ?, ?, ?, ?)"
+        row = (_blob(task.id), owner, task.body, task.fence, now, now, _blob(queue), now + delay)
+        return self._told(task.id, queue, now, self._sql(insert, *row))
 
     @_in_thread(READ)
     def task_read(self, id: str, owner: str) -> StoredTask | None:

@@ -45,10 +45,11 @@ class StoredTask(Struct):
 class TaskStore(Protocol):
     """Tasks of all processes of an application. Each method is atomic, and returns after its effect is durable."""
 
-    async def task_insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int) -> bool:
-        """Keep a new task, due in `queue` at once. False if its owner, or all owners together, have as many as allowed.
+    async def task_insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int, delay: float = 0.0) -> bool:
+        """Keep a new task, due in `queue` in `delay` seconds. False if its owner, or all owners, have too many.
 
-        Sets the times and the version of `task`. Tells the topics CHANGED and `topic_of(id)`, as `task_write` does.
+        Its fence is kept: 1 for a task whose creator works on it from the beginning, as after a claim. Sets the times
+        and the version of `task`. Tells the topics CHANGED and `topic_of(id)`, as `task_write` does.
         """
 
     async def task_read(self, id: str, owner: str) -> StoredTask | None:
@@ -85,7 +86,6 @@ def is_inserted(task: StoredTask, now: float | None) -> bool:
     if now is None:
         return False
     task.version = 1
-    task.fence = 0
     task.created = task.updated = task.read_at = now
     return True
 

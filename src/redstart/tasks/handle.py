@@ -72,5 +72,4 @@ class TaskHandle:
 
     async def _change(self, edit: Edit) -> bool:
         stored = await self._tasks.store.task_read(self._id, self._owner)
-        unless_ended: Callable[[Task], Placement | None] = lambda task: None if task.ended else edit(task)  # noqa: E731
-        return stored is not None and await self._tasks.change(Task(stored), unless_ended)
+        return stored is not None and await self._tasks.change(Task(stored), edit)

@@ -13,7 +13,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import force_setattr
 
+from redstart.features.rules import Reader, Rule, age, at_least, text, wrong
 from redstart.store.tasks import OVERDUE, StoredTask
 from redstart.wire.jsonrpc import INTERNAL_ERROR, Fault, ProtocolError, encode
 from redstart.wire.meta import ClientCapabilities, Implementation
@@ -22,9 +24,7 @@ Status: TypeAlias = Literal["working", "input_required", "completed", "failed", 
 TERMINAL: Final = ("completed", "failed", "cancelled")
 Placement: TypeAlias = tuple[str, float]
 """The queue that a task is in after a change, and the seconds until it is due there."""
-SHORTEST: Final = 0.1
-LONGEST: Final = 366 * 24 * 3600
-"""Seconds."""
+YEAR: Final = 366 * 24 * 3600
 
 
 class TaskLimits(Struct, frozen=True, kw_only=True):
@@ -53,17 +53,25 @@ class TaskLimits(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if name == "namespace":
-                if value is not None and (not isinstance(value, str) or not value):
-                    raise TypeError(f"namespace of TaskLimits is a non-empty str, not {value!r}")
-            elif name in ("per_user", "total", "concurrent"):
-                if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                    raise TypeError(f"{name} of TaskLimits is an integer from 0, not {value!r}")
-            elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST:
-                raise TypeError(f"{name} of TaskLimits is a number of seconds from 0 to a year, not {value!r}")
-        if self.lease < SHORTEST or self.poll < SHORTEST:
-            raise ValueError(f"lease and poll of TaskLimits are at least {SHORTEST} seconds")
+            rule = RULES.get(name, SPAN)
+            force_setattr(self, name, rule.check(f"{name} of TaskLimits", getattr(self, name)))
+
+
+def _span(least: float) -> Reader:
+    def read(label: str, value: object) -> float:
+        number = age(label, value)
+        return number if least <= number <= YEAR else wrong(label, f"from {least:g} to {YEAR} seconds", value)
+
+    return read
+
+
+SPAN: Final = Rule(_span(0), optional=False)
+RULES: Final = {
+    **dict.fromkeys(("poll", "lease"), Rule(_span(0.1), optional=False)),
+    **dict.fromkeys(("per_user", "total", "concurrent"), Rule(at_least(0), optional=False)),
+    "namespace": Rule(text),
+}
+"""What the limits must be; the others are spans of time."""
 
 
 class OpenQuestion(Struct, array_like=True):
@@ -126,6 +134,10 @@ class Task:
     __slots__ = ("_created", "record", "stored")
 
     def __init__(self, stored: StoredTask) -> None:
+        self.load(stored)
+
+    def load(self, stored: StoredTask) -> None:
+        """Be what the store has now."""
         self.stored = stored
         self.record = _decode(stored.body)
         self._created = time.monotonic() - max(0.0, stored.read_at - stored.created)

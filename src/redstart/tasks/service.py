@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapp
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
@@ -30,7 +30,7 @@ from redstart.protocol.call import Call
 from redstart.schema.errors import ShapeError
 from redstart.store.open import Store
 from redstart.store.shared import SharedState, StoreAway, patiently, scoped
-from redstart.store.tasks import StoredTask, topic_of
+from redstart.store.tasks import OVERDUE, StoredTask, topic_of
 from redstart.tasks.record import (
     OpenQuestion,
     Placement,
@@ -103,6 +103,19 @@ class Bell:
         await self._messages.aclose()  # type: ignore[attr-defined]
 
 
+class Beginner(Protocol):
+    """The worker of this process, which may begin a new task before anybody else sees it."""
+
+    def reserve(self) -> bool:
+        """Keep a place for one task; False if it has to wait."""
+
+    def release(self) -> None:
+        """Give the place back, after the task has begun or was not made."""
+
+    async def begin(self, stored: StoredTask) -> None:
+        """Run a task that was inserted as claimed."""
+
+
 Edit = Callable[[Task], Placement | None]
 """Changes the record of a task, and says where the task is then; None leaves it as it is."""
 
@@ -118,7 +131,7 @@ class Tasks:
         find_tool: Callable[[str], CompiledTool | None],
         asking: Callable[[], Asking],
         hub: Hub,
-        start_worker: Callable[[], None],
+        start_worker: Callable[[], Beginner | None],
     ) -> None:
         self.limits = limits or TaskLimits()
         self.namespace = self.limits.namespace or name
@@ -180,13 +193,16 @@ class Tasks:
         self._admit(call)
         stored = await self.store.task_read(call.params.task_id, self.owner(call))
         if stored is None:
-            raise ProtocolError(INVALID_PARAMS, f"Unknown task: {call.params.task_id[:100]}")
+            raise _unknown(call)
         return Task(stored)
 
     async def change(self, task: Task, edit: Edit, fence: int | None = None) -> bool:
-        """Write a change; if somebody else has written meanwhile, decide again. With `fence` only its holder writes."""
+        """Write a change; if somebody else has written meanwhile, decide again. With `fence` only its holder writes.
+
+        False if nothing was written. A task that has ended stays as it is.
+        """
         while True:
-            if fence is not None and task.stored.fence != fence:
+            if task.ended or (fence is not None and task.stored.fence != fence):
                 return False
             body = task.stored.body
             try:
@@ -198,21 +214,27 @@ class Tasks:
                     return True
             except BaseException:  # nothing of the change stays: it may be tried again
                 task.stored.body = body
-                task.__init__(task.stored)  # type: ignore[misc]
+                task.load(task.stored)
                 raise
             stored = await self.store.task_read(task.id, task.stored.owner)
             if stored is None:
                 return False
-            task.__init__(stored)  # type: ignore[misc]
+            task.load(stored)
 
-    async def follow(self, task: Task, pauses: Sequence[float] = WAITS) -> AsyncGenerator[Task, None]:
-        """The task now, and after each change, until it has ended or is gone. While the store is away, it waits."""
-        bell = Bell(self.store, topic_of(task.id))
+    async def follow(
+        self, id: str, owner: str, pauses: Sequence[float] = WAITS, eager: bool = False
+    ) -> AsyncGenerator[Task, None]:
+        """A task now, and after each change, until it has ended or is gone.
+
+        While the store is away, it waits; if `eager` not at the beginning, where it fails.
+        """
+        bell = Bell(self.store, topic_of(id))
         waits, version = iter(pauses), -1
         self._followed += 1
         try:
             while True:
-                stored = await patiently(self.store.task_read, task.id, task.stored.owner)
+                reading = self.store.task_read(id, owner) if eager else patiently(self.store.task_read, id, owner)
+                stored, eager = await reading, False
                 if stored is None:
                     return
                 if stored.version != version:
@@ -291,20 +313,34 @@ class Tasks:
         queue = self.queue(tool.key)
         record = Record(tool.key, queue, _request(call), ttl, retries=_retries(tool), state=state)
         stored = StoredTask(secrets.token_urlsafe(24), self.owner(call), encode(record))
-        limits = self.limits
-        if not await self.store.task_insert(stored, queue, limits.per_user, limits.total):
-            text = f"There are too many tasks: at most {limits.per_user} of one user, and {limits.total} in all"
-            raise ProtocolError(INTERNAL_ERROR, f"{text}. Wait until some have expired.")
+        await self._insert(stored, queue)
         task = Task(stored)
-        self._start_worker()
         if call.dialect.modern:
-            result = self._detailed(task, short=True)
+            result = self._detailed(task)
             result.result_type = "task"
             return result
         peer = next((peer for peer in self._hub.peers if peer.link is call.link), None)
         if peer is not None and self._followed < MAX_FOLLOWED:
             self._run_beside(self._watch(call, task, peer))
         return CreateTaskResult(task=self._state(task))
+
+    async def _insert(self, stored: StoredTask, queue: str) -> None:
+        """Keep a new task. It begins in this process at once if there is room, else it waits for the next worker."""
+        limits, worker = self.limits, self._start_worker()
+        delay = 0.0
+        if worker is not None and not worker.reserve():
+            worker = None
+        if worker is not None:
+            stored.fence, queue, delay = 1, OVERDUE, limits.lease
+        try:
+            if not await self.store.task_insert(stored, queue, limits.per_user, limits.total, delay):
+                text = f"There are too many tasks: at most {limits.per_user} of one user, and {limits.total} in all"
+                raise ProtocolError(INTERNAL_ERROR, f"{text}. Wait until some have expired.")
+            if worker is not None:
+                await worker.begin(stored)
+        finally:
+            if worker is not None:
+                worker.release()
 
     # ------------------------------------------------------------ methods
 
@@ -330,13 +366,9 @@ class Tasks:
 
     async def cancel(self, call: Call) -> Result:
         task = await self.find(call)
-
-        def cancelled(task: Task) -> Placement | None:
-            if task.ended:
-                return None
-            return finish(task, self.limits, "cancelled", UNSET, "Cancelled by the client.")
-
-        done = await self.change(task, cancelled)
+        done = await self.change(
+            task, lambda task: finish(task, self.limits, "cancelled", UNSET, "Cancelled by the client.")
+        )
         if done and task.record.external:
             self._call_hook(task)
         if call.dialect.modern:
@@ -377,11 +409,12 @@ class Tasks:
     async def result(self, call: Call) -> ToolResult:
         """`tasks/result`: wait until the task has ended, and ask its questions meanwhile."""
         self._check_room()
-        task = await self.find(call)
-        related = {RELATED_TASK: {"taskId": task.id}}
+        self._admit(call)
+        related = {RELATED_TASK: {"taskId": call.params.task_id}}
         asking: asyncio.Task[None] | None = None
+        task: Task | None = None
         try:
-            async with aclosing(self.follow(task)) as states:
+            async with aclosing(self.follow(call.params.task_id, self.owner(call), eager=True)) as states:
                 async for task in states:
                     if task.record.status != "input_required" and asking is not None:
                         asking.cancel()
@@ -390,11 +423,11 @@ class Tasks:
         finally:
             if asking is not None:
                 asking.cancel()
+        if task is None or not task.ended:
+            raise _unknown(call)
         record = task.record
-        if record.status == "cancelled":
-            raise ProtocolError(INVALID_PARAMS, "The task was cancelled")
         if record.outcome is UNSET:
-            raise ProtocolError(INVALID_PARAMS, f"Unknown task: {task.id}")
+            raise ProtocolError(INVALID_PARAMS, "The task was cancelled")
         if record.faulty:
             fault: Fault = decode_fault(record.outcome)
             raise ProtocolError(fault.code, fault.message, fault.data)
@@ -447,35 +480,32 @@ class Tasks:
 
     async def _fail(self, task: Task, text: str) -> None:
         error = ProtocolError(INTERNAL_ERROR, text)
-        await self.change(task, lambda task: None if task.ended else fail(task, self.limits, error))
+        await self.change(task, lambda task: fail(task, self.limits, error))
 
     # ------------------------------------------------------------ views
 
-    def _state(self, task: Task) -> TaskState:
-        record, stored = task.record, task.stored
-        return TaskState(
-            task_id=task.id,
-            status=record.status,
-            status_message=record.message or None,
-            created_at=_time(stored.created),
-            last_updated_at=_time(stored.updated),
-            ttl=int(task.ttl(self.limits) * 1000),
-            poll_interval=int(self.limits.poll * 1000),
-        )
+    def _facts(self, task: Task) -> dict[str, Any]:
+        """What both eras are told of a task."""
+        return {
+            "task_id": task.id,
+            "status": task.record.status,
+            "status_message": task.record.message or None,
+            "created_at": _time(task.stored.created),
+            "last_updated_at": _time(task.stored.updated),
+        }
 
-    def _detailed(self, task: Task, short: bool = False) -> DetailedTask:
-        record, stored = task.record, task.stored
-        detailed = DetailedTask(
-            task_id=task.id,
-            status=record.status,
-            status_message=record.message or None,
-            created_at=_time(stored.created),
-            last_updated_at=_time(stored.updated),
-            ttl_ms=int(task.ttl(self.limits) * 1000),
-            poll_interval_ms=int(self.limits.poll * 1000),
-        )
-        if short:
-            return detailed
+    def _spans(self, task: Task) -> tuple[int, int]:
+        """How long it is kept, and how often to ask for it, in milliseconds."""
+        return int(task.ttl(self.limits) * 1000), int(self.limits.poll * 1000)
+
+    def _state(self, task: Task) -> TaskState:
+        ttl, poll = self._spans(task)
+        return TaskState(**self._facts(task), ttl=ttl, poll_interval=poll)
+
+    def _detailed(self, task: Task) -> DetailedTask:
+        record = task.record
+        ttl, poll = self._spans(task)
+        detailed = DetailedTask(**self._facts(task), ttl_ms=ttl, poll_interval_ms=poll)
         if record.open:
             asked = {key: {"method": one.method, "params": one.params} for key, one in record.open.items()}
             detailed.input_requests = asked
@@ -492,7 +522,7 @@ class Tasks:
         """Tell a client of 2025-11-25 of the status and the progress of its task."""
         token = call.meta.progress_token if call.meta else UNSET
         status, progress = task.record.status, None
-        async with aclosing(self.follow(task, TOLD)) as states:
+        async with aclosing(self.follow(task.id, task.stored.owner, TOLD)) as states:
             async for task in states:
                 record = task.record
                 if peer not in self._hub.peers:
@@ -526,7 +556,7 @@ class Tasks:
 
     async def _stream(self, call: Call, task: Task) -> None:
         """Send the state of a modern task at each change, until it has ended."""
-        async with aclosing(self.follow(task, TOLD)) as states:
+        async with aclosing(self.follow(task.id, task.stored.owner, TOLD)) as states:
             async for task in states:
                 detailed = self._detailed(task)
                 detailed.meta = {SUBSCRIPTION_ID: call.id}
@@ -575,6 +605,10 @@ class Offer:
 # ---------------------------------------------------------------- requests
 
 
+def _unknown(call: Call) -> ProtocolError:
+    return ProtocolError(INVALID_PARAMS, f"Unknown task: {call.params.task_id[:100]}")
+
+
 class _Meta(Struct):
     meta: Raw | UnsetType = field(name="_meta", default=UNSET)
 
@@ -587,16 +621,17 @@ def _request(call: Call) -> TaskRequest:
     meta = msgspec.json.decode(call.raw_params, type=_Meta).meta
     if meta is not UNSET:
         params["_meta"] = meta
-    principal = call.principal
-    if principal is not None:
-        try:  # a str or a dict comes back as it was; of any other object only its key does
-            principal = (
-                principal if isinstance(principal, dict | str) and encode(principal) else principal_key(principal)
-            )
-        except TypeError:
-            principal = principal_key(principal)
-    version = call.dialect.version
-    return TaskRequest(version, Raw(encode(params)), call.capabilities, call.client_info, principal)
+    about = call.capabilities, call.client_info, _kept_user(call.principal)
+    return TaskRequest(call.dialect.version, Raw(encode(params)), *about)
+
+
+def _kept_user(principal: object) -> object:
+    """Who made a request, as JSON: a text or a dict as it is, of any other object its key."""
+    if isinstance(principal, dict | str):
+        with suppress(TypeError):
+            encode(principal)
+            return principal
+    return None if principal is None else principal_key(principal)
 
 
 def _retries(tool: CompiledTool) -> int:

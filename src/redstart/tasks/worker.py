@@ -66,6 +66,8 @@ class Worker:
         self.legs: dict[Leg, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         self._room: asyncio.Future[None] | None = None
+        """Pending while nothing waits that this worker could take."""
+        self._reserved = 0
         self._renewed = 0.0
         self._stopping = asyncio.Event()
 
@@ -106,13 +108,13 @@ class Worker:
         bell = Bell(self.tasks.store, CHANGED)
         try:
             while not self._stopping.is_set():
-                free = limits.concurrent - len(self.legs)
+                free = self._free
                 claimed: list[StoredTask] = []
                 if free > 0:
                     claimed = await self._quietly(self.tasks.store.task_claim(self._queues(), free, limits.lease), [])
                 for stored in claimed:
-                    await self._quietly(self._begin(stored), None)
-                if not claimed and not self._stopping.is_set():
+                    await self._quietly(self.begin(stored), None)
+                if len(claimed) < max(free, 1) and not self._stopping.is_set():
                     self._room = loop.create_future()
                     await bell.wait(SWEEP, self._room)
         finally:
@@ -121,7 +123,26 @@ class Worker:
     def _queues(self) -> list[str]:
         return [self.tasks.queue(name) for name, tool in self._tools().items() if tool.declared.task != "forbidden"]
 
-    async def _begin(self, stored: StoredTask) -> None:
+    # ------------------------------------------------------------ legs
+
+    @property
+    def _free(self) -> int:
+        return self.tasks.limits.concurrent - len(self.legs) - self._reserved
+
+    def reserve(self) -> bool:
+        """Whether a task that is made now may begin here at once: there is room, and no other one waits for it."""
+        if self._room is None or self._room.done() or self._free <= 0:
+            return False
+        self._reserved += 1
+        return True
+
+    def release(self) -> None:
+        self._reserved -= 1
+        if self._free == 1:
+            self._wake()
+
+    async def begin(self, stored: StoredTask) -> None:
+        """Run a task that this worker has claimed."""
         if self._stopping.is_set():
             await self.tasks.change(Task(stored), lambda task: (task.record.queue, 0.0), stored.fence)
             return
@@ -134,7 +155,8 @@ class Worker:
         running = self.legs.pop(leg)
         if not running.cancelled() and (error := running.exception()) is not None:
             log.error("a task of %s failed: %s", leg.task.record.tool, error, exc_info=error)
-        self._wake()
+        if self._free == 1:  # there was no room before
+            self._wake()
 
     def _wake(self) -> None:
         """Let the loop that claims look again."""
@@ -284,8 +306,6 @@ class Leg:
             note, self._note = self._note, None
 
             def change(task: Task) -> Placement | None:
-                if task.ended:
-                    return None
                 if note is not None:
                     task.record.progress = note
                     task.record.message = note[2] or task.record.message
@@ -319,7 +339,7 @@ class Leg:
     async def _watch(self) -> None:
         """Stop when the task is cancelled."""
         await asyncio.sleep(UNWATCHED)
-        async with aclosing(self._tasks.follow(self.task)) as states:
+        async with aclosing(self._tasks.follow(self.id, self.task.stored.owner)) as states:
             async for task in states:
                 if task.ended or task.stored.fence != self._fence:
                     break
@@ -342,10 +362,8 @@ class Leg:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        watcher, deadline = (
-            loop.create_task(self._watch()),
-            loop.call_later(self._tasks.limits.max_run, self.stop, "late"),
-        )
+        watcher = loop.create_task(self._watch())
+        deadline = loop.call_later(self._tasks.limits.max_run, self.stop, "late")
         try:
             edit = await self._outcome()
         finally:
