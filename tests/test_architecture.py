@@ -77,11 +77,11 @@ BUDGET: dict[str, int] = {
     "tasks": 1050,
     "adopt": 738,
     "server": 1630,  # what a task can do in its context; who runs tasks; what processes tell each other
-    "transports": 3115,  # sessions that several processes serve
+    "transports": 3212,  # sessions that several processes serve; what load balancers ask
     "auth": 0,  # not built yet
     "client": 1922,  # the bounds of what a server sends
     "testing": 52,
-    "cli": 822,  # workers, and the supervisor of several processes; factories, arguments of the script
+    "cli": 826,  # workers, and the supervisor of several processes; factories, arguments of the script
 }
 LONG_FUNCTIONS: set[str] = set()
 # Lower these when they can be lower. A cycle counts the imports inside of functions and under TYPE_CHECKING too.

@@ -25,6 +25,7 @@ OF_HTTP: Final = {
     "allow_host": "allowed_hosts",
     "allow_origin": "allowed_origins",
     "drain": "drain",
+    "drain_delay": "drain_delay",
 }
 """The options that mean something over HTTP only, and what `Server.run` calls them."""
 MOST: Final = 1000
@@ -64,6 +65,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-origin", action="append", help="a site whose pages may use the server")
     wait = f"seconds for open calls at the end (default {DRAIN:g})"
     parser.add_argument("--drain", type=seconds, help=wait)
+    notice = "seconds to go on after a signal, while /readyz is a 503, before new connections are refused (default 0)"
+    parser.add_argument("--drain-delay", type=seconds, help=notice)
     store_option(parser)
     parser.add_argument("--workers", type=whole, help="how many processes serve (default 1)")
     parser.add_argument("--framing", choices=["auto", "newline", "content-length"], default="auto")

@@ -47,6 +47,12 @@ class Guard:
         if problem is not None:
             raise Rejection(*problem)
 
+    def check_origin(self, headers: Mapping[bytes, bytes]) -> None:
+        """Refuse a request from another site's page, under whichever name it came."""
+        origin = headers.get(b"origin")
+        if origin is not None and (problem := self._problem(b"localhost", origin)) is not None:
+            raise Rejection(*problem)
+
     def _problem(self, host: bytes, origin: bytes | None) -> tuple[int, str] | None:
         name = host.decode("latin-1")
         if "*" not in self._hosts and not self._is_known(name):

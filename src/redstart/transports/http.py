@@ -23,6 +23,7 @@ from redstart.server.startup_errors import not_started
 from redstart.transports import cors
 from redstart.transports.address import Networks, client_address, has_room
 from redstart.transports.guard import ORIGIN_HELP, Guard, accepts
+from redstart.transports.health import Health
 from redstart.transports.http_options import EndpointOptions
 from redstart.transports.request import (
     JSON,
@@ -100,6 +101,7 @@ class Endpoint:
         self._responses: dict[Response, tuple[str | None, int]] = {}
         """What runs, with the owner of a large body and its bytes."""
         self._left: dict[Response, int] = {}  # whose clients have gone and may come back, the oldest first
+        self.health = Health(self.runtime, options)
         self._ready = False
         self._failure: Exception | None = None
         self._signals = StopSignals(self.begin_stop)
@@ -128,7 +130,7 @@ class Endpoint:
         if origin is not None and self.guard.grants(origin):
             request.granted = cors.grant(origin)
         try:
-            if not self._ready:
+            if not self._ready and not self.health.knows(request.path):
                 await self._prepare()
             await self._serve(request)
         except Gone:
@@ -144,12 +146,17 @@ class Endpoint:
         pairs, method, path = scope["headers"], scope["method"], scope["path"]
         if len(headers) != len(pairs) and (twice := h.duplicated(pairs)) is not None:
             raise Rejection(400, f"The header {twice.decode('latin-1')} stands twice", code=HEADER_MISMATCH)
+        ours = path in self._paths
+        if not ours and self.health.knows(request.path):
+            self.guard.check_origin(headers)  # not the host: a probe asks for an address
+            await self.health.serve(request, self._be_ready)
+            return
         self.guard.check(headers)
         if method == "OPTIONS" and cors.METHOD in headers:
             await self._preflight(request)
             return
         legacy = self._legacy if self._legacy is not None and self._legacy.knows(request) else None
-        if path not in self._paths and legacy is None and not self._mounted_here(request):
+        if not ours and legacy is None and not self._mounted_here(request):
             await answer_route(self.runtime, request, self.path)
             return
         authenticator = self.runtime.authenticator
@@ -352,6 +359,10 @@ class Endpoint:
             if signals:
                 self._signals.install()
 
+    async def _be_ready(self) -> None:
+        if not self._ready:
+            await self._prepare()
+
     async def _prepare(self) -> None:
         """Start with the first request, where nobody has run our lifespan; 503 where there is nothing to serve."""
         if self._deadline is not None:
@@ -375,6 +386,7 @@ class Endpoint:
         SIGTERM and Ctrl-C call this where the host has a handler for them. A host that stops in another way may call
         it before it waits for its open requests.
         """
+        self.health.stopping = True
         if self._ready:
             self._ready = False
             self._deadline = asyncio.get_running_loop().call_later(self.drain, self.end_calls)
@@ -382,6 +394,7 @@ class Endpoint:
 
     def _close(self) -> None:
         """The server has stopped; it may start again."""
+        self.health.stopping = False
         self._ready = False
         self._signals.remove()
         if self._deadline is not None:

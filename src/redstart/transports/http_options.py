@@ -71,6 +71,13 @@ def _listener(label: str, value: object) -> socket:
     return value
 
 
+def _probe_path(label: str, value: object) -> str | None:
+    """A path, or None: nothing is served there."""
+    if value is not None and (not isinstance(value, str) or not value.startswith("/")):
+        wrong(label, 'a path such as "/healthz", or None', value)
+    return value
+
+
 def _proxies(label: str, value: object) -> "Networks":
     from redstart.transports.address import checked_proxies
 
@@ -93,6 +100,8 @@ class EndpointOptions(TypedDict, total=False):
     max_kept_bytes: Annotated[int, Rule(at_least(1), KEPT_BYTES)]
     trusted_proxies: Annotated[Iterable[str], Rule(_proxies, (), optional=True)]
     legacy_sse: FlagOption
+    health_path: Annotated[str | None, Rule(_probe_path, "/healthz", optional=False)]
+    ready_path: Annotated[str | None, Rule(_probe_path, "/readyz", optional=False)]
 
 
 class HttpOptions(EndpointOptions, total=False):
@@ -101,5 +110,6 @@ class HttpOptions(EndpointOptions, total=False):
     host: Annotated[str, Rule(text, "127.0.0.1")]
     port: Annotated[int, Rule(_port, 8000)]
     listener: Annotated[socket | None, Rule(_listener)]
+    drain_delay: Annotated[float, Rule(age, 0)]
     body_deadline: Annotated[float, Rule(seconds, BODY_DEADLINE)]
     max_unsent_bytes: Annotated[int, Rule(at_least(1), MAX_UNSENT)]

@@ -53,7 +53,8 @@ async def serve_http(server: Hosted, options: HttpOptions) -> None:
         await server.runtime.stop()  # a start that was cancelled may have opened the lifespan
         raise
     shown = f"http://{_url_host(host)}:{listener.getsockname()[1]}{app.path}"
-    runner = UvicornServer(_config(app, options), app, f"{server.runtime.name} is served at {shown}\n")
+    announcement = f"{server.runtime.name} is served at {shown}\n"
+    runner = UvicornServer(_config(app, options), app, announcement, options["drain_delay"])
     runner.serving = serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)
@@ -124,10 +125,11 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
 
     serving: asyncio.Task[None]
 
-    def __init__(self, config: uvicorn.Config, app: Endpoint, announcement: str) -> None:
+    def __init__(self, config: uvicorn.Config, app: Endpoint, announcement: str, delay: float = 0) -> None:
         super().__init__(config)
         self._app = app
         self._drain = app.drain
+        self._delay = delay
         self._announcement = announcement
         self._watched = False
         """Whether somebody has pressed Ctrl-C, and waits."""
@@ -165,6 +167,9 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
     # ------------------------------------------------------------ the end
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.health.stopping = True
+        if self._delay:
+            await self._go_on(self._delay)
         for listening in self.servers:
             listening.close()
         for connection in tuple(self.server_state.connections):
@@ -181,6 +186,18 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
         if tasks is not None:
             await tasks
         await runtime.stop()
+
+    async def _go_on(self, seconds: float) -> None:
+        """Serve as before: load balancers send requests until they have noticed that the server stops."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        try:
+            while (left := deadline - loop.time()) > 0:
+                await asyncio.sleep(min(left, PATIENCE))
+                self._sweep()
+        except asyncio.CancelledError:  # a second Ctrl-C
+            self._cut_off()
+            raise
 
     async def _drained(self) -> bool:
         """Whether open requests finish in the time they have; a person who waits for that is told so."""
