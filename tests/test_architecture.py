@@ -76,7 +76,7 @@ BUDGET: dict[str, int] = {
     "asking": 2010,  # what a task records of its dialogue
     "tasks": 1050,
     "adopt": 738,
-    "server": 1630,  # what a task can do in its context; who runs tasks; what processes tell each other
+    "server": 1645,  # what a task can do in its context; who runs tasks; what processes tell each other
     "transports": 3212,  # sessions that several processes serve; what load balancers ask
     "auth": 0,  # not built yet
     "client": 1922,  # the bounds of what a server sends

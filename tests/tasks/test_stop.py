@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from redstart import Server, TaskLimits
 from redstart.store.memory import MemoryStore
+from redstart.store.sqlite import SqliteStore
 from redstart.store.tasks import OVERDUE, StoredTask
 from support import Peer, run
-from tasks.clients import EXTENSION, started
+from tasks.clients import EXTENSION, started, until
 
 
 class Slow(MemoryStore):
@@ -60,5 +62,29 @@ def test_what_was_claimed_and_not_begun_goes_back(seconds: float, retries: int) 
         assert begun == []
         [again] = await MemoryStore.task_claim(store, ["jobs/work"], 1, 5)
         assert again.id == id
+
+    run(main(), seconds=10)
+
+
+def test_the_work_on_a_task_in_a_store_that_was_given_as_an_object_may_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = SqliteStore(str(tmp_path / "tasks.db"))
+        server = Server("jobs", store=store)
+        began = asyncio.Event()
+
+        @server.tool(task="optional")
+        async def work() -> str:
+            began.set()
+            await asyncio.sleep(0.2)  # the work
+            return "done"
+
+        peer = await Peer(server, capabilities=EXTENSION).open()
+        id: Any = (await started(peer, "work"))["taskId"]
+        await began.wait()
+        await server.runtime.stop()
+        peer = await Peer(server, capabilities=EXTENSION).open()
+        assert (await until(peer, id))["status"] == "completed"
+        await server.runtime.stop()
+        await store.close()
 
     run(main(), seconds=10)

@@ -15,6 +15,8 @@ import pytest
 
 from redstart import Accepted, Client, Context, Server
 from redstart.client.errors import ConnectionClosed
+from redstart.store.shared import MAX_MESSAGE, SharedState
+from redstart.store.sqlite import SqliteStore
 from redstart.transports.http_options import EndpointOptions
 from round_robin import round_robin
 from store.engines import Engine, Redis, running
@@ -48,7 +50,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 class Process:
     """One of the processes: a server of its own, with connections of its own to the store."""
 
-    def __init__(self, url: str, endpoint: EndpointOptions | None = None, **options: Any) -> None:
+    def __init__(self, url: str | SharedState, endpoint: EndpointOptions | None = None, **options: Any) -> None:
         self.started = asyncio.Event()
         self.cancelled = asyncio.Event()
         self.server = server = Server("shared", store=url, **options)
@@ -264,6 +266,94 @@ def test_an_answer_to_a_process_that_has_gone_is_refused(url: str) -> None:
         assert "has gone" in refused.json()["error"]["message"]
 
     two(url, script)
+
+
+class Counting(SqliteStore):
+    """Knows which large values it was given, and which of them it still has."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.given: list[str] = []
+        self.kept: set[str] = set()
+
+    async def kv_set(
+        self, key: str, value: bytes, ttl: float | None = None, nx: bool = False, durable: bool = False
+    ) -> bool:
+        if len(value) > MAX_MESSAGE:
+            self.given.append(key)
+            self.kept.add(key)
+        return await super().kv_set(key, value, ttl, nx, durable)
+
+    async def kv_delete(self, key: str) -> None:
+        self.kept.discard(key)
+        await super().kv_delete(key)
+
+
+def counted(tmp_path: Path, script: Callable[[Process, Counting], Awaitable[None]]) -> None:
+    async def test() -> None:
+        store = Counting(tmp_path / "shared.db")
+        process = Process(store)
+        try:
+            await script(process, store)
+        finally:
+            await process.server.runtime.stop()
+            await store.close()
+
+    run(test())
+
+
+def test_a_large_answer_that_nobody_takes_is_kept_once_and_then_no_more(tmp_path: Path) -> None:
+    async def script(process: Process, store: Counting) -> None:
+        session = await process.http.open()
+        result = {"action": "cancel", "_meta": {"extra": "x" * 100_000}}
+        answer = json.dumps({"jsonrpc": "2.0", "id": f"ask-{'0' * 12}-1", "result": result}).encode()
+        assert (await process.http.send(answer, headers=session)).status == 404
+        assert len(store.given) == 1
+        assert store.kept == set()
+
+    counted(tmp_path, script)
+
+
+@pytest.mark.parametrize(("seconds", "deleted"), [(0.0, 1), (0.4, 0)])
+def test_a_lock_that_was_held_for_too_long_is_left_to_the_next_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, deleted: int
+) -> None:
+    monkeypatch.setattr("redstart.transports.shared.LOCK", 0.2)
+    locks: list[str] = []
+
+    class Slow(SqliteStore):
+        async def kv_set(
+            self, key: str, value: bytes, ttl: float | None = None, nx: bool = False, durable: bool = False
+        ) -> bool:
+            kept = await super().kv_set(key, value, ttl, nx, durable)
+            await asyncio.sleep(0 if nx else seconds)  # the change is written late
+            return kept
+
+        async def kv_delete(self, key: str) -> None:
+            locks.append(key)
+            await super().kv_delete(key)
+
+    async def test() -> None:
+        store = Slow(str(tmp_path / "shared.db"))
+        process = Process(store)
+        session = await process.http.open()
+        subscribe = message(1, "resources/subscribe", {"uri": "birds://redstart"})
+        assert (await process.http.send(subscribe, headers=session)).status == 200
+        assert len(locks) == deleted
+        await process.server.runtime.stop()
+        await store.close()
+
+    run(test())
+
+
+def test_a_cancellation_with_a_long_reason_is_not_kept(tmp_path: Path) -> None:
+    async def script(process: Process, store: Counting) -> None:
+        session = await process.http.open()
+        cancel = message(None, "notifications/cancelled", {"requestId": 5, "reason": "x" * 100_000})
+        assert (await process.http.send(cancel, headers=session)).status == 202
+        assert store.given == []
+
+    counted(tmp_path, script)
 
 
 def test_a_cancellation_that_comes_to_another_process_ends_the_call(url: str) -> None:

@@ -190,23 +190,23 @@ class Link:
     def _receive_notification(self, envelope: Envelope) -> list[Event]:
         row = METHODS.get(envelope.method) or ALIASES.get(envelope.method)  # type: ignore[arg-type]
         if row == "notifications/cancelled":
-            return self.receive_cancel(row, envelope)
+            try:
+                params = row.decode(envelope.params if envelope.params is not UNSET else Raw(_EMPTY))
+            except msgspec.DecodeError:
+                return []  # the spec: malformed cancellations are ignored
+            reason = params.reason if params.reason is not UNSET else "cancelled by the client"
+            return self.receive_cancel(params.request_id, reason)
         if row == "notifications/initialized" and self.session is not None:
             self.session.initialized = True
             for tell in self.on_initialized:
                 tell()
         return []
 
-    def receive_cancel(self, row: Method, envelope: Envelope) -> list[Event]:
+    def receive_cancel(self, id: Id, reason: str) -> list[Event]:
         """The cancellation of a call."""
-        try:
-            params = row.decode(envelope.params if envelope.params is not UNSET else Raw(_EMPTY))
-        except msgspec.DecodeError:
-            return []  # the spec: malformed cancellations are ignored
-        call = self.calls.get(params.request_id)
+        call = self.calls.get(id)
         if call is None or call.method.name == "initialize":
             return []
-        reason = params.reason if params.reason is not UNSET else "cancelled by the client"
         return [Cancel(call, reason, self.forget(call))]
 
     def _receive_answer(self, envelope: Envelope, headers: Headers | None) -> list[Event]:

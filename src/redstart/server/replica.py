@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final
 
@@ -109,12 +110,28 @@ class Replica:
         self.later(lambda: self.publish(word))
 
     async def publish(self, word: Word) -> None:
-        data = encode(word)
-        if len(data) > MAX_MESSAGE:
-            key = self.key("large", secrets.token_hex(12))
-            await self.store.kv_set(key, data, LARGE_TTL)
-            data = encode(Word("large", id=key))
-        await self.store.publish(self.key("words"), data)
+        if len(encode(word)) > MAX_MESSAGE:
+            word = await self._kept(word)
+        await self.store.publish(self.key("words"), encode(word))
+
+    async def _kept(self, word: Word) -> Word:
+        """Keep a message that is too large for the bus for a while; the message that names it."""
+        key = self.key("large", secrets.token_hex(12))
+        await self.store.kv_set(key, encode(word), LARGE_TTL)
+        return Word("large", id=key)
+
+    @asynccontextmanager
+    async def sendable(self, word: Word) -> AsyncIterator[Word]:
+        """A message that may be published several times: what is too large for the bus is kept once, meanwhile."""
+        if len(encode(word)) <= MAX_MESSAGE:
+            yield word
+            return
+        kept = await self._kept(word)
+        try:
+            yield kept
+        finally:
+            with suppress(StoreAway):
+                await self.store.kv_delete(kept.id)
 
     async def _send(self, line: str) -> None:
         works = self._lines[line]

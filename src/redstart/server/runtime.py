@@ -144,11 +144,7 @@ class Runtime(Runner):
     @cached_property
     def replica(self) -> Replica | None:
         """This process as one of several that share a store; None if nothing is shared."""
-        if self.options["store"] is None:
-            return None
-        from redstart.store.open import is_shared
-
-        if not is_shared(self.store):
+        if not self.shares:
             return None
         from redstart.server.replica import Replica
 
@@ -181,8 +177,12 @@ class Runtime(Runner):
 
     @property
     def shares(self) -> bool:
-        """Whether the store is one that we open, and that outlives this process."""
-        return isinstance(self.options["store"], str) and self.options["store"] != "memory://"
+        """Whether the store outlives this process."""
+        if self.options["store"] is None:
+            return False
+        from redstart.store.open import is_shared
+
+        return is_shared(self.store)
 
     @cached_property
     def tasks(self) -> Tasks:
@@ -279,8 +279,8 @@ class Runtime(Runner):
         await self.close_store()
 
     async def close_store(self) -> None:
-        """Close the store, unless the server runs. Who needs it then, maybe in another loop, opens it anew."""
-        if self.shares and not self.started:
+        """Close a store that we opened, unless the server runs. Who needs it then, in any loop, opens it anew."""
+        if isinstance(self.options["store"], str) and self.shares and not self.started:
             await self.store.close()
             del self.store
 

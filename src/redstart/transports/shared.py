@@ -28,14 +28,14 @@ from redstart.protocol.dialect import Session
 from redstart.protocol.handshake import DIALECTS
 from redstart.protocol.headers import Headers
 from redstart.protocol.link import Link
-from redstart.protocol.methods import METHODS, Method
+from redstart.protocol.methods import METHODS
 from redstart.server.replica import Replica, Word
 from redstart.store.shared import StoreAway
 from redstart.transports.request import HttpRequest, Rejection
 from redstart.transports.sessions import HttpSession, Sessions, Ticket
 from redstart.transports.stream import EVENT_COST, MAX_EVENTS, EventLog, Stream, Writer
-from redstart.wire.jsonrpc import INVALID_REQUEST, Envelope, ProtocolError, encode, failure
-from redstart.wire.types import Params
+from redstart.wire.jsonrpc import INVALID_REQUEST, Envelope, Id, ProtocolError, encode, failure, notification
+from redstart.wire.types import CancelledParams, Params
 
 if TYPE_CHECKING:
     from redstart.server.runtime import Runtime
@@ -79,8 +79,9 @@ class SharedLink(Link):
             return [Elsewhere(encode(envelope), id)]
         return super().receive_stray(envelope, headers)
 
-    def receive_cancel(self, row: Method, envelope: Envelope) -> list[Event]:
-        return super().receive_cancel(row, envelope) or [Elsewhere(encode(envelope))]
+    def receive_cancel(self, id: Id, reason: str) -> list[Event]:
+        cancelled = notification("notifications/cancelled", CancelledParams(request_id=id))  # the reason may be long
+        return super().receive_cancel(id, reason) or [Elsewhere(cancelled)]
 
 
 class StoreLog(EventLog, kw_only=True):
@@ -266,16 +267,16 @@ class SharedSessions(Sessions):
 
     @asynccontextmanager
     async def _locked(self, short: str) -> AsyncIterator[None]:
-        key = self._key(short, "lock")
-        is_mine = await self._store.kv_set(key, b"1", LOCK, nx=True)
-        while not is_mine:  # another process changes the state at this moment
+        key, began = self._key(short, "lock"), time.monotonic()
+        while not await self._store.kv_set(key, b"1", LOCK, nx=True):  # another process changes the state now
             await asyncio.sleep(0.01)
-            is_mine = await self._store.kv_set(key, b"1", LOCK, nx=True)
+            began = time.monotonic()
         try:
             yield
         finally:
-            with suppress(StoreAway):
-                await self._store.kv_delete(key)
+            if time.monotonic() - began < LOCK:  # else the lock is somebody else's
+                with suppress(StoreAway):
+                    await self._store.kv_delete(key)
 
     async def _touch_busy(self) -> None:
         """Keep the state of sessions whose stream is open, or whose call runs, though no request comes."""
@@ -347,11 +348,12 @@ class SharedSessions(Sessions):
         name = word.session, word.id
         taken = self._answers[name] = asyncio.get_running_loop().create_future()
         try:
-            for _ in range(PATIENCE):
-                await self._replica.publish(word)
-                await asyncio.wait([taken], timeout=REREAD)
-                if taken.done():
-                    return _UNKNOWN if taken.result() else None
+            async with self._replica.sendable(word) as message:
+                for _ in range(PATIENCE):
+                    await self._replica.publish(message)
+                    await asyncio.wait([taken], timeout=REREAD)
+                    if taken.done():
+                        return _UNKNOWN if taken.result() else None
             return _GONE
         finally:
             self._answers.pop(name, None)
