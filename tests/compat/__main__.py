@@ -23,7 +23,7 @@ sys.path.insert(0, str(HERE.parent))
 from support import ROOT, free_port, node_packages, serving  # noqa: E402
 
 SERVER = str(HERE / "server.py")
-TOOLS = ["add", "fail", "places"]
+TOOLS = ["add", "fail", "greet", "places"]
 LIMIT = 240
 
 
@@ -84,12 +84,11 @@ def drive(name: str, transport: str, target: Sequence[str]) -> str:
         return f"exit {done.returncode}\n" + done.stderr.decode(errors="replace")[-3000:]
     seen: dict[str, Any] = json.loads(done.stdout.decode().strip().splitlines()[-1])
     print(f"{name} {transport}: {json.dumps(seen)} in {time.monotonic() - begun:.1f} s", flush=True)
-    problems = [
-        f"{what}: {seen.get(what)!r} instead of {wanted!r}"
-        for what, wanted in (("tools", TOOLS), ("sum", 3), ("places", ["High St", "no zip", "x"]), ("failed", True))
-        if seen.get(what) != wanted
-    ]
-    return "; ".join(problems)
+    expected = {"tools": TOOLS, "sum": 3, "places": ["High St", "no zip", "x"], "failed": True}
+    if name == "typescript1":
+        expected["greeted"] = ["result", "Hello Ada"]  # by a task
+    problems = [(what, seen.get(what), wanted) for what, wanted in expected.items() if seen.get(what) != wanted]
+    return "; ".join(f"{what}: {value!r} instead of {wanted!r}" for what, value, wanted in problems)
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from typing import Annotated
 
-from redstart import Server, ToolError
+from redstart import Context, Server, ToolError
 
 server = Server("compat", version="1.0.0")
 
@@ -34,6 +34,12 @@ def places(address: Address | None = None, tags: list[str] | None = None) -> lis
 def fail(reason: str) -> str:
     """Fail."""
     raise ToolError(reason)
+
+
+@server.tool(task="optional")
+async def greet(ctx: Context) -> str:
+    """Greet the user, whose name is asked for."""
+    return f"Hello {await ctx.ask('Your name?', str, 'name')}"
 
 
 if __name__ == "__main__":
