@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from redstart.asking.dialogue import Asking
     from redstart.asking.seal import KeyRing
     from redstart.features.prompts import CompiledPrompt
+    from redstart.features.replica import Replica
     from redstart.features.resources import CompiledResource, Resources
     from redstart.server.authenticate import Authenticator
     from redstart.server.middleware import Handler
-    from redstart.server.replica import Replica
     from redstart.store.shared import SharedState
     from redstart.tasks.service import Tasks
     from redstart.tasks.worker import Worker
@@ -146,7 +146,7 @@ class Runtime(Runner):
         """This process as one of several that share a store; None if nothing is shared."""
         if not self.shares:
             return None
-        from redstart.server.replica import Replica
+        from redstart.features.replica import Replica
 
         return Replica(self.name, self.store, self.hub)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from redstart.features.replica import Replica, Word
 from redstart.protocol import headers as h
 from redstart.protocol.call import Answer, Call, Cancel, Elsewhere, Event, Refusal
 from redstart.protocol.dialect import Session
@@ -29,7 +30,6 @@ from redstart.protocol.handshake import DIALECTS
 from redstart.protocol.headers import Headers
 from redstart.protocol.link import Link
 from redstart.protocol.methods import METHODS
-from redstart.server.replica import Replica, Word
 from redstart.store.shared import StoreAway
 from redstart.transports.request import HttpRequest, Rejection
 from redstart.transports.sessions import HttpSession, Sessions, Ticket
