@@ -71,14 +71,14 @@ BUDGET: dict[str, int] = {
     "schema": 3215,  # one type engine for all; the kinds of functions, their annotations, and the names around them
     "protocol": 1190,  # the walk over x-mcp-header annotations, for the server and the client
     "store": 1325,  # four engines behind one contract, two of which may be away; with tasks/ at most 2,200
-    "features": 3130,  # what processes tell each other; a declared thing and its compiled form are two
+    "features": 3220,  # what processes tell each other; a declared thing and its compiled form are two; scopes
     "execution": 1148,  # with visible=, which needs the contexts; the Runner of calls is apart from what compiles them
     "asking": 2010,  # what a task records of its dialogue
     "tasks": 1050,
     "adopt": 738,
-    "server": 1500,  # what a task can do in its context; who runs tasks
-    "transports": 3212,  # sessions that several processes serve; what load balancers ask
-    "auth": 0,  # not built yet
+    "server": 1570,  # what a task can do in its context; who runs tasks; `auth=`
+    "transports": 3290,  # sessions that several processes serve; what load balancers ask; challenges for tokens
+    "auth": 50,
     "client": 1922,  # the bounds of what a server sends
     "testing": 52,
     "cli": 826,  # workers, and the supervisor of several processes; factories, arguments of the script

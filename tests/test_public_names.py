@@ -62,6 +62,7 @@ NAMES = [
     "ToolResult",
     "Unanswered",
     "UrlElicitationRequired",
+    "User",
     "current_context",
     "predicate",
     "prompt",

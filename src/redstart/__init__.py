@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from redstart.features.options import Cache, Parameter
     from redstart.features.param_headers import Header
     from redstart.features.predicates import Ask, Progress, predicate
+    from redstart.features.principal import User
     from redstart.features.prompts import Prompt, PromptResult
     from redstart.features.resources import NotAPath, Resource
     from redstart.features.tools import Tool
@@ -68,6 +69,7 @@ _NAMES = {
     "features.options": ("Cache", "Parameter"),
     "features.param_headers": ("Header",),
     "features.predicates": ("Ask", "Progress", "predicate"),
+    "features.principal": ("User",),
     "features.prompts": ("Prompt", "PromptResult"),
     "features.resources": ("NotAPath", "Resource"),
     "features.tools": ("Tool",),
@@ -150,6 +152,7 @@ __all__ = [
     "ToolResult",
     "Unanswered",
     "UrlElicitationRequired",
+    "User",
     "current_context",
     "predicate",
     "prompt",

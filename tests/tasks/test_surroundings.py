@@ -11,7 +11,7 @@ import pytest
 
 from execution import process_tools
 from execution.test_processes import alive
-from redstart import Call, Context, Depends, Next, Progress, Server, SyncContext, ToolError
+from redstart import Call, Context, Depends, Next, Progress, Server, SyncContext, ToolError, User
 from support import HANDSHAKES, MODERN, NOVEMBER, Peer, run
 from support import until as until_true
 from tasks.clients import EXTENSION, RELATED, started, until, with_peer
@@ -133,6 +133,27 @@ def test_the_user_of_a_task(era: str, principal: Any, seen: Any) -> None:
         await peer.close()
 
     run(main(), server)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_user_of_a_token_is_one_in_a_task_too(era: str) -> None:
+    server = Server("users")
+    ada = User("ada", issuer="https://login.example.com", scopes="read write", claims={"org": "x"})
+    seen: list[Any] = []
+
+    @server.tool(task="optional")
+    async def who(ctx: Context) -> str:
+        seen.append(ctx.user)
+        return "done"
+
+    async def main() -> None:
+        peer = await Peer(server, era, capabilities=EXTENSION, principal=ada).open()
+        await outcome(peer, "who")
+        await peer.close()
+
+    run(main(), server)
+    assert seen == [ada]
+    assert seen[0].principal == "https://login.example.com ada"
 
 
 @pytest.mark.parametrize("era", ERAS)

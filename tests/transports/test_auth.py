@@ -84,7 +84,7 @@ def test_only_a_principal_is_let_in(returned: Any, asynchronous: bool, caplog: p
         for response in every_way(http, BEARER):
             await response.done()
             assert response.status == 401, response.body
-            assert response.headers["www-authenticate"] == "Bearer"
+            assert response.headers["www-authenticate"] == 'Bearer error="invalid_token"'
             assert response.json()["error"]["message"] == "A valid bearer token is needed"
 
     run(test())

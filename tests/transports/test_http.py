@@ -498,7 +498,7 @@ def test_without_a_good_token_nothing_is_served(sent: str | None) -> None:
         http = Stage(auth=TOKENS.get).http()
         for method in ("POST", "GET", "DELETE"):
             response = await http.send(modern(1, "server/discover"), method=method, headers={"authorization": sent})
-            assert response.status == 401
+            assert response.status == (400 if sent == "Bearer a b" else 401)  # what cannot be a token is malformed
             assert response.headers["www-authenticate"].startswith("Bearer")
         fine = await http.modern(1, "server/discover", headers={"authorization": "Bearer a"})
         assert fine.status == 200

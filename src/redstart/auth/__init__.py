@@ -1,0 +1,10 @@
+"""Ways to find the user of a bearer token, for `Server(auth=…)`.
+
+What needs a library of the extra `auth` imports it when it is used.
+"""
+
+from redstart.auth.tokens import BearerTokens
+from redstart.features.principal import User
+from redstart.server.authenticate import TokenVerifier
+
+__all__ = ["BearerTokens", "TokenVerifier", "User"]

@@ -1,15 +1,92 @@
-"""The user of a request as a string: the key under which sessions, dialogues, tasks and state are kept."""
+"""The user of a request, also as a string: the key under which sessions, dialogues, tasks and state are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
+
+from msgspec import Struct, convert
+from msgspec.structs import force_setattr
+
+from redstart.wire.types import Explained
 
 _NAMES: Final = ("principal", "subject", "sub", "id", "username", "name")
 EXPECTED: Final = (
     f"a non-empty str, or a dict or object with one of: {', '.join(_NAMES)} (a non-empty str, int or UUID)"
 )
+
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+"""A scope as RFC 6749 allows it: visible ASCII without quotes and backslashes."""
+
+
+class User(Struct, frozen=True, tag_field="kind", tag="redstart.User", metaclass=Explained):
+    """Who makes a request: the subject of a token, who issued it, and what it allows.
+
+    >>> User("ada", scopes="notes:read notes:write").scopes == {"notes:read", "notes:write"}
+    True
+    """
+
+    subject: str
+    issuer: str = ""
+    """The URL of the authorization server. Two of them may use the same subject for two people."""
+    scopes: frozenset[str] = frozenset()
+    claims: Mapping[str, object] = {}
+    """What else the token, or the authorization server, says."""
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            subject: str,
+            issuer: str = "",
+            scopes: str | Iterable[str] = (),
+            claims: Mapping[str, object] = {},
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        if not _is_name(self.subject):
+            raise ValueError("subject of a User must be a non-empty text (str)")
+        force_setattr(self, "scopes", frozenset(scope_list("scopes of a User", self.scopes)))
+
+    @property
+    def principal(self) -> str:
+        """The key of this user. It has a space only after an issuer, which is a URL."""
+        return f"{self.issuer} {self.subject}" if self.issuer else self.subject
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def scope_list(label: str, value: object) -> tuple[str, ...]:
+    """Scopes from a list, or from one text with spaces between them, each of them once."""
+    listed = value.split() if isinstance(value, str) else value
+    found = tuple(dict.fromkeys(listed)) if isinstance(listed, Iterable) else ()
+    if not isinstance(listed, Iterable) or not all(isinstance(one, str) and _SCOPE.fullmatch(one) for one in found):
+        raise TypeError(f"{label} must be a list of texts without spaces, quotes and backslashes")
+    return found
+
+
+def scopes_of(user: object) -> frozenset[str]:
+    """What the token of a user allows: the `scopes`, or `scope` as a token has it, of a User, a dict or an object.
+
+    >>> sorted(scopes_of({"sub": "ada", "scope": "read write"}))
+    ['read', 'write']
+    """
+    if isinstance(user, User):
+        return user.scopes
+    for name in ("scopes", "scope"):
+        value = user.get(name) if isinstance(user, Mapping) else getattr(user, name, None)
+        if isinstance(value, str | list | tuple | set | frozenset):
+            listed = value.split() if isinstance(value, str) else value
+            return frozenset(one for one in listed if isinstance(one, str))
+    return frozenset()
+
+
+def restored_user(kept: object) -> object:
+    """A user that was kept as JSON: a User as a User again, and anything else as it is."""
+    return convert(kept, User) if isinstance(kept, dict) and kept.get("kind") == "redstart.User" else kept
 
 
 def principal_key(user: object) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
+from collections.abc import Iterable
 from typing import Final
 
 from redstart.execution.threads import Pool
 from redstart.features.errors import ErrorPolicy, log
-from redstart.features.principal import principal_key
+from redstart.features.principal import principal_key, scope_list, scopes_of
 from redstart.schema.callables import is_async
 from redstart.server.settings import Authenticate
 
@@ -17,24 +19,56 @@ SECONDS: Final = 10.0
 THREADS: Final = 8
 """The size of a pool only for `auth=`: when tools use all of their threads, tokens can still be checked."""
 
+MAX_TOKEN: Final = 16 * 1024
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 UNKNOWN: Final = "A valid bearer token is needed"
 
 
-class AuthError(Exception):
-    """The caller is not let in: 401 for a token that is not valid, 500 and 503 for a failure of `auth=`."""
+def is_token(value: object) -> bool:
+    """Whether a value can be a bearer token: a text of visible ASCII characters."""
+    return isinstance(value, str) and len(value) <= MAX_TOKEN and _TOKEN.fullmatch(value) is not None
 
-    def __init__(self, status: int, text: str) -> None:
+
+class AuthError(Exception):
+    """The caller is not let in. `code` is the error of RFC 6750, empty where no token was sent or `auth=` failed."""
+
+    def __init__(self, status: int, text: str, code: str = "") -> None:
         super().__init__(text)
         self.status = status
+        self.code = code
+
+
+class TokenVerifier:
+    """An `auth=` that also says where clients get tokens, and which scopes every token needs.
+
+    >>> verifier = TokenVerifier(lambda token: None, authorization_servers=["https://login.example.com"])
+    >>> verifier.authorization_servers
+    ('https://login.example.com',)
+    """
+
+    def __init__(
+        self,
+        verify: Authenticate,
+        *,
+        authorization_servers: Iterable[str] = (),
+        scopes: str | Iterable[str] = (),
+    ) -> None:
+        self.verify = verify
+        self.authorization_servers = tuple(authorization_servers)
+        self.scopes = scope_list("scopes", scopes)
+
+    def __call__(self, token: str) -> object:
+        return self.verify(token)
 
 
 class Authenticator:
     """Calls `auth=`, and accepts what it returns only if that can be used as a principal."""
 
     def __init__(self, auth: Authenticate, errors: ErrorPolicy) -> None:
-        self._auth = auth
+        self.verifier = auth if isinstance(auth, TokenVerifier) else TokenVerifier(auth)
+        self._verify = self.verifier.verify
         self._errors = errors
-        self._is_async = is_async(auth)
+        self._is_async = is_async(self._verify)
         self._pool = Pool(THREADS)
         self._logged: set[type] = set()
 
@@ -48,17 +82,23 @@ class Authenticator:
         except Exception as error:
             raise self._failure(error, limit.expired()) from None
         try:
-            if principal_key(user):
-                return user
+            if not principal_key(user):
+                raise AuthError(401, UNKNOWN, "invalid_token")
+        except AuthError:
+            raise
         except Exception as error:  # a property of the user object may raise anything
             text = f"auth= refused a caller, because of what it returned. {error}. None refuses without this line."
             self._warn(type(user), text)
-        raise AuthError(401, UNKNOWN)
+            raise AuthError(401, UNKNOWN, "invalid_token") from None
+        needed = self.verifier.scopes
+        if needed and not scopes_of(user).issuperset(needed):
+            raise AuthError(403, f"The token needs the scopes: {' '.join(needed)}", "insufficient_scope")
+        return user
 
     async def _call(self, token: str) -> object:
         if self._is_async:
-            return await self._auth(token)
-        user = await self._pool.run(lambda: self._auth(token), {})
+            return await self._verify(token)
+        user = await self._pool.run(lambda: self._verify(token), {})
         return await user if inspect.isawaitable(user) else user
 
     def _failure(self, error: Exception, late: bool) -> AuthError:

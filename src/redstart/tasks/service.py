@@ -23,7 +23,7 @@ from redstart.asking.dialogue import Asking
 from redstart.asking.questions import CANCEL
 from redstart.features.errors import log
 from redstart.features.lifecycle import can_list
-from redstart.features.principal import principal_key
+from redstart.features.principal import User, principal_key
 from redstart.features.subscriptions import Hub, Peer
 from redstart.features.tools import CompiledTool, Tools, check_headers, check_needs, missing_capability
 from redstart.protocol.call import Call
@@ -626,8 +626,8 @@ def _request(call: Call) -> TaskRequest:
 
 
 def _kept_user(principal: object) -> object:
-    """Who made a request, as JSON: a text or a dict as it is, of any other object its key."""
-    if isinstance(principal, dict | str):
+    """Who made a request, as JSON: a text, a dict or a User as it is, of any other object its key."""
+    if isinstance(principal, dict | str | User):
         with suppress(TypeError):
             encode(principal)
             return principal

@@ -16,6 +16,7 @@ from msgspec import UNSET, DecodeError, Raw, UnsetType
 from msgspec.structs import replace
 
 from redstart.features.errors import Unwind, log
+from redstart.features.principal import restored_user
 from redstart.features.tools import CompiledTool
 from redstart.protocol.call import Call
 from redstart.protocol.dialect import Dialect, Session
@@ -429,7 +430,8 @@ class Leg:
         link = Link(modern, session)
         peer = request.capabilities, request.client_info, UNSET
         call = Call(link, self.id, b'""', row, params, request.params, params.meta, dialect, *peer)
-        call.session, call.channel, call.principal, call.task = session, _Silent(), request.principal, self
+        call.session, call.channel, call.task = session, _Silent(), self
+        call.principal = restored_user(request.principal)
         call.run = asyncio.current_task()
         link.calls[call.id] = self._call = call
         return call

@@ -18,7 +18,6 @@ from redstart.protocol import headers as h
 from redstart.protocol.call import Answer, Call, Cancel, Event, Refusal
 from redstart.protocol.handshake import HEADER_VALUES, REVISIONS
 from redstart.protocol.modern import SUPPORTED
-from redstart.server.authenticate import AuthError
 from redstart.server.startup_errors import not_started
 from redstart.transports import cors
 from redstart.transports.address import Networks, client_address, has_room
@@ -50,6 +49,7 @@ from redstart.wire.meta import PROTOCOL_VERSION
 if TYPE_CHECKING:
     from redstart.server.runtime import Hosted
     from redstart.transports.legacy_sse import LegacySse
+    from redstart.transports.protected import ProtectedResource
     from redstart.transports.shared import SharedSessions
 
 _CLAIM: Final = PROTOCOL_VERSION.encode()
@@ -79,6 +79,7 @@ class Endpoint:
         self.guard = Guard(options["allowed_hosts"], options["allowed_origins"], options["public_url"])
         self.limits = Limits(options["max_body_bytes"], options["keep_alive"], options["write_deadline"])
         self.drain = self.runtime.drain = options["drain"]
+        self._protected = self._protect(options["public_url"])
         self._proxies: Networks = options["trusted_proxies"]  # type: ignore[assignment]  # by its rule
         replica = self.runtime.replica
         keys = found_keys(self.runtime.given_keys)[1]
@@ -113,6 +114,13 @@ class Endpoint:
 
             self._legacy = LegacySse(self)
         claim_paths(server, self._paths | (self._legacy.paths if self._legacy is not None else frozenset()))
+
+    def _protect(self, public_url: str | None) -> ProtectedResource | None:
+        if self.runtime.authenticator is None:
+            return None
+        from redstart.transports.protected import ProtectedResource
+
+        return ProtectedResource(self.runtime.authenticator, self.runtime.name, self.path, public_url)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -157,15 +165,11 @@ class Endpoint:
             return
         legacy = self._legacy if self._legacy is not None and self._legacy.knows(request) else None
         if not ours and legacy is None and not self._mounted_here(request):
-            await answer_route(self.runtime, request, self.path)
+            if self._protected is None or path in self.runtime.routes or not await self._protected.describe(request):
+                await answer_route(self.runtime, request, self.path)
             return
-        authenticator = self.runtime.authenticator
-        if authenticator is not None:
-            try:
-                request.user = await authenticator.user(_bearer_token(headers))
-            except AuthError as error:
-                challenge = [(b"www-authenticate", b"Bearer")] if error.status == 401 else []
-                raise Rejection(error.status, str(error), *challenge) from None
+        if self._protected is not None:
+            await self._protected.admit(request)
         if legacy is not None:
             await legacy.serve(request)
         elif method == "POST":
@@ -438,11 +442,6 @@ def _session_id(request: HttpRequest, body: bytes = b"") -> str | None:
 
 def _unknown_session() -> Rejection:
     return Rejection(404, "Unknown or ended session; initialize again")
-
-
-def _bearer_token(headers: HeaderMap) -> str:
-    scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 _UNWIRED: Final = (

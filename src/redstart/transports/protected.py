@@ -1,0 +1,97 @@
+"""An endpoint with `auth=` as a protected resource: it reads the token, challenges, and says where tokens come from.
+
+Spec: RFC 6750 (challenges), RFC 9728 (metadata), /specification/2026-07-28/basic/authorization.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+from redstart.server.authenticate import Authenticator, AuthError, is_token
+from redstart.transports.request import JSON, HttpRequest, Rejection
+from redstart.wire.jsonrpc import encode
+
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+_HOST: Final = re.compile(r"[\w.:\[\]-]{1,300}", re.ASCII)
+_KEPT: Final = (b"cache-control", b"public, max-age=300")
+_MALFORMED: Final = "The header Authorization must be: Bearer, a space, and a token of visible ASCII characters"
+_IN_QUERY: Final = (
+    "A token in the URL is refused, because URLs are written to logs. Send it as the header Authorization: Bearer …"
+)
+
+
+class ProtectedResource:
+    """One endpoint whose callers need a token."""
+
+    def __init__(self, authenticator: Authenticator, name: str, path: str, public_url: str | None) -> None:
+        self._authenticator = authenticator
+        self._name = name
+        self._path = path
+        self._public = None if public_url is None else urlsplit(public_url)
+        self._public_path = self._public.path.rstrip("/") if self._public is not None else ""
+        """Where a proxy takes a part of the path away, the path that clients see."""
+        self._paths = {WELL_KNOWN, WELL_KNOWN + path, WELL_KNOWN + self._public_path}
+
+    async def admit(self, request: HttpRequest) -> None:
+        """Find the user of a request, or refuse it with a challenge."""
+        try:
+            request.user = await self._authenticator.user(_bearer_token(request))
+        except AuthError as error:
+            challenge = [self.challenge(request, error.code)] if error.status in (400, 401, 403) else []
+            raise Rejection(error.status, str(error), *challenge) from None
+
+    def challenge(self, request: HttpRequest, code: str, scopes: Iterable[str] = ()) -> tuple[bytes, bytes]:
+        """The header that tells a client what its token must be, and where to get one.
+
+        It names all scopes that the operation needs: a client asks for exactly those.
+        """
+        verifier = self._authenticator.verifier
+        needed = " ".join(dict.fromkeys((*verifier.scopes, *scopes)))
+        said = {"error": code, "scope": needed}
+        if verifier.authorization_servers and (site := self._site(request)):
+            # Inside of another application only what is below our own path reaches us.
+            inserted = "" if request.root else self._public_path or self._path
+            said["resource_metadata"] = f"{site}{request.root}{WELL_KNOWN}{inserted}"
+        fields = ", ".join(f'{name}="{value}"' for name, value in said.items() if value)
+        return b"www-authenticate", f"Bearer {fields}".rstrip().encode("latin-1", "replace")
+
+    async def describe(self, request: HttpRequest) -> bool:
+        """Answer a request for the metadata; False if this is not one, or if no authorization server is known."""
+        servers = self._authenticator.verifier.authorization_servers
+        if not servers or request.path.rstrip("/") not in self._paths:
+            return False
+        if request.scope["method"] not in ("GET", "HEAD"):
+            raise Rejection(405, "The metadata can only be read", (b"allow", b"GET, HEAD"))
+        said: dict[str, object] = {
+            "resource": f"{self._site(request)}{self._public_path or request.root or self._path}",
+            "authorization_servers": servers,
+            "bearer_methods_supported": ["header"],
+            "resource_name": self._name,
+        }
+        if self._authenticator.verifier.scopes:
+            said["scopes_supported"] = self._authenticator.verifier.scopes
+        await request.reply(200, encode(said), [JSON, _KEPT])
+        return True
+
+    def _site(self, request: HttpRequest) -> str:
+        """The scheme and host under which clients reach the endpoint; empty where a Host header cannot be a host."""
+        if self._public is not None:
+            return f"{self._public.scheme}://{self._public.netloc.rpartition('@')[2]}".lower()
+        host = request.headers.get(b"host", b"").decode("latin-1")
+        return f"{request.scope.get('scheme', 'http')}://{host.lower()}" if _HOST.fullmatch(host) else ""
+
+
+def _bearer_token(request: HttpRequest) -> str:
+    """The token of a request; empty if it has none. AuthError: it is sent as it must not be."""
+    if b"access_token=" in request.scope.get("query_string", b""):
+        raise AuthError(400, _IN_QUERY, "invalid_request")
+    scheme, _, token = request.headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token:
+        return ""
+    if not is_token(token):
+        raise AuthError(400, _MALFORMED, "invalid_request")
+    return token
