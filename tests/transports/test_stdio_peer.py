@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 
 from redstart import Server
 from redstart.transports import stdio
-from support import message, modern, run
+from redstart.transports.loop import run_loop
+from support import DEADLINE, SECONDS, message, modern, run
+from transports.support import Child
 
 SIZE = 100_000
 COUNT = 40
@@ -121,11 +124,14 @@ def test_a_client_that_reads_nothing_and_has_gone_is_not_waited_for(monkeypatch:
     run(test(), seconds=10)
 
 
-def test_a_client_that_reads_nothing_for_a_while_may_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
+def test_a_client_that_reads_nothing_for_a_while_may_go_on(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(kind)
+    monkeypatch.setenv("REDSTART_LOOP", kind)
     monkeypatch.setattr(stdio, "PATIENCE", MOMENT)
 
     async def test() -> None:
-        async with client() as c:
+        async with asyncio.timeout(SECONDS), client() as c:
             await c.fill()
             await asyncio.sleep(3 * MOMENT)
             assert not c.task.done()
@@ -135,11 +141,32 @@ def test_a_client_that_reads_nothing_for_a_while_may_go_on(monkeypatch: pytest.M
             c.end()
             await c.task
 
+    run_loop(test())
+
+
+def test_a_client_that_reads_again_is_looked_after_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        original, timers = loop.call_later, []
+
+        def call_later(delay: float, *rest: Any, **options: Any) -> asyncio.TimerHandle:
+            timer = original(delay, *rest, **options)
+            if delay == stdio.PATIENCE:
+                timers.append(timer)
+            return timer
+
+        monkeypatch.setattr(loop, "call_later", call_later)
+        async with client() as c:
+            await c.fill()
+            await c.receive(COUNT)
+            assert [timer.cancelled() for timer in timers] == [True]
+
     run(test())
 
 
 def test_a_slow_client_that_has_ended_its_input_gets_every_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "PATIENCE", 5 * MOMENT)
+    monkeypatch.setattr(stdio, "PATIENCE", 3 * MOMENT)
+    monkeypatch.setattr(stdio, "GRACE", MOMENT)
 
     async def test() -> None:
         async with client() as c:
@@ -193,6 +220,33 @@ def test_a_regular_file_is_closed_when_it_was_read(tmp_path: Path) -> None:
 
 def _is_open(fd: str) -> bool:
     return os.path.islink(f"/proc/self/fd/{fd}")
+
+
+STUCK = """
+import asyncio, io, sys, threading
+from redstart import Server
+
+class Stuck(io.RawIOBase):
+    def read(self, size=-1):
+        asked.set()
+        threading.Event().wait()
+
+async def main():
+    serving = asyncio.create_task(Server("stuck").run_async(stdin=Stuck(), stdout=io.BytesIO()))
+    await asyncio.to_thread(asked.wait)
+    serving.cancel()
+    await asyncio.wait([serving])
+    print("ended", flush=True)
+
+asked = threading.Event()
+asyncio.run(main())
+"""
+
+
+def test_a_read_that_does_not_return_does_not_keep_the_process() -> None:
+    with Child(command=[sys.executable, "-c", STUCK]) as child:
+        child.read_until(b"ended\n")
+        assert child.process.wait(DEADLINE) == 0
 
 
 def test_a_call_that_is_nearly_done_is_answered_after_the_end_of_the_input() -> None:

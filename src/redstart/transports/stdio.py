@@ -190,13 +190,12 @@ class StdioPeer(asyncio.Protocol):
     # ------------------------------------------------------------ the end
 
     async def finish(self) -> None:
-        """Let open calls answer for a moment, then stop them and send what is left."""
+        """Let open calls answer for a moment, and send what is left."""
         self._runtime.hub.close()  # listeners would wait for ever: they get their last message now
         deadline = self._loop.time() + GRACE
         runs = [call.run for call in self.link.calls.values() if call.run is not None]
         if runs:
             await asyncio.wait(runs, timeout=GRACE)
-        self._runtime.drop(self.link)
         await self.channel.flushed(within=max(0.0, deadline - self._loop.time()) + GRACE)
 
 
@@ -217,7 +216,6 @@ class _Watched:
     def resume_reading(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
             self._transport.resume_reading()
 
     def _look(self, last: object) -> None:
