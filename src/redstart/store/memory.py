@@ -1,32 +1,43 @@
 """`memory://`: tasks and shared state of one process, with a bound on what it keeps.
 
-Expired keys are removed when they are read, a few at every write, and as many as necessary to make room. A task, and a
-value without an expiry, is never dropped: a store that is full refuses what is new with an error.
+Values, streams and buckets are in one table, in the order of their expiry. What has expired is removed when it is read,
+a few entries at every write, and as many as necessary to make room. A task, and a value without an expiry, is never
+dropped: a store that is full refuses what is new with an error.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from copy import copy
-from heapq import heapify, heappop, heappush
 from itertools import islice
-from typing import Final
+from math import inf
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from redstart.store.bus import Bus
 from redstart.store.shared import StoreFull, check_message, log_position, owner_of, refill
 from redstart.store.tasks import CHANGED, OVERDUE, StoredTask, is_inserted, is_written, topic_of
 
 SWEPT: Final = 4
-"""Expired keys that are removed at each write: more than are written, so that their number has a bound."""
-STALE: Final = 64
+"""Expired entries that are removed at each write: more than are written, so that their number has a bound."""
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""The bytes of all values and their keys."""
+"""The bytes of all entries and tasks."""
 SHARE: Final = 4
 """The part of it that one user may take: a quarter."""
 OVERHEAD: Final = 256
 """Bytes that an entry takes beside its key and its value, about; so the number of entries has a bound too."""
+
+
+class _Kept(NamedTuple):
+    """A value, the entries of a stream, or the state of a bucket."""
+
+    content: Any
+    size: int
+    until: float
 
 
 class MemoryStore:
@@ -38,96 +49,90 @@ class MemoryStore:
         self._max_bytes = max_bytes
         self._used = 0
         self._shares: Counter[str] = Counter()
-        self._values: dict[str, tuple[bytes, float | None]] = {}
+        self._kept: dict[str, _Kept] = {}
+        """What may expire. The first letter of a name tells its kind, the rest is its key."""
         self._ends: list[tuple[float, str]] = []
-        """A heap of the times at which values expire. Entries of values that were replaced or deleted are skipped."""
-        self._logs: dict[str, tuple[deque[tuple[int, bytes]], float | None]] = {}
-        self._buckets: dict[str, tuple[float, float, float]] = {}
+        """When each of these expires, in this order."""
         self._bus = Bus()
         self._last = 0
-        self._tasks: dict[str, _Entry] = {}
-        self._owned: dict[str, dict[str, _Entry]] = {}
+        self._tasks: dict[str, StoredTask] = {}
+        self._owned: dict[str, dict[str, StoredTask]] = {}
         """The tasks of each owner, oldest first."""
-        self._queues: dict[str, list[tuple[float, int, str]]] = {}
-        """A heap for each queue: when a task is due, the number of its entry, its id. Old entries are skipped."""
+        self._places: dict[str, tuple[str, float, int, str]] = {}
+        """Where each task is: its queue, when it is due there, the number of this entry, its id."""
+        self._due: list[tuple[str, float, int, str]] = []
+        """All places, in order."""
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._kept)
 
     # ------------------------------------------------------------ keys
 
     async def kv_get(self, key: str) -> bytes | None:
-        return self._live(key)
+        kept = self._live(f"k{key}")
+        return None if kept is None else kept.content
 
     async def kv_set(
         self, key: str, value: bytes, ttl: float | None = None, nx: bool = False, durable: bool = False
     ) -> bool:
-        now = self._clock()
-        old = self._live(key)
-        if nx and old is not None:
+        if nx and self._live(f"k{key}") is not None:
             return False
-        for _ in range(SWEPT):
-            self._expire_one(now)
-        added = len(value) - len(old) if old is not None else _size(key, value)
-        self._account(owner_of(key), added, now)
-        until = None if ttl is None else now + ttl
-        self._values[key] = value, until
-        if until is not None:
-            self._note_end(until, key)
+        self._keep(f"k{key}", value, len(key) + len(value) + OVERHEAD, ttl)
         return True
 
     async def kv_take(self, key: str) -> bytes | None:
-        value = self._live(key)
-        self._drop(key)
+        value = await self.kv_get(key)
+        self._drop(f"k{key}")
         return value
 
     async def kv_delete(self, key: str) -> None:
-        self._drop(key)
+        self._drop(f"k{key}")
 
-    def _live(self, key: str) -> bytes | None:
-        kept = self._values.get(key)
-        if kept is None:
+    def _live(self, name: str) -> _Kept | None:
+        kept = self._kept.get(name)
+        if kept is not None and kept.until <= self._clock():
+            self._drop(name)
             return None
-        value, until = kept
-        if until is not None and until <= self._clock():
-            self._drop(key)
-            return None
-        return value
+        return kept
 
-    def _drop(self, key: str) -> None:
-        kept = self._values.pop(key, None)
+    def _keep(self, name: str, content: object, size: int, ttl: float | None) -> None:
+        now = self._clock()
+        for _ in range(SWEPT):
+            self._expire(now)
+        old = self._live(name)
+        self._account(owner_of(name[1:]), size - (0 if old is None else old.size), now)
+        if old is not None:
+            self._remove(name, old)
+        kept = self._kept[name] = _Kept(content, size, inf if ttl is None else now + ttl)
+        insort(self._ends, (kept.until, name))
+
+    def _drop(self, name: str) -> None:
+        kept = self._kept.get(name)
         if kept is not None:
-            self._account(owner_of(key), -_size(key, kept[0]))
+            self._remove(name, kept)
+            self._account(owner_of(name[1:]), -kept.size)
 
-    def _note_end(self, until: float, key: str) -> None:
-        heappush(self._ends, (until, key))
-        if len(self._ends) > 2 * len(self._values) + STALE:  # most entries belong to values that are gone
-            self._ends = [(until, key) for key, (_, until) in self._values.items() if until is not None]
-            heapify(self._ends)
+    def _remove(self, name: str, kept: _Kept) -> None:
+        del self._kept[name]
+        del self._ends[bisect_left(self._ends, (kept.until, name))]
 
-    def _expire_one(self, now: float) -> bool:
-        """Look at the value that expires first; False where none has expired."""
+    def _expire(self, now: float) -> bool:
+        """Remove what has expired first; False where nothing has."""
         if not self._ends or self._ends[0][0] > now:
             return False
-        until, key = heappop(self._ends)
-        if key in self._values and self._values[key][1] == until:
-            self._drop(key)
+        self._drop(self._ends[0][1])
         return True
-
-    # ------------------------------------------------------------ room
 
     def _account(self, owner: str, size: int, now: float = 0.0) -> None:
         """Count the bytes of an entry, or those that it frees; refuse it if there is no room."""
-        while size > 0 and not self._has_room(owner, size):
-            if not self._expire_one(now):
-                raise StoreFull(self._max_bytes, self._max_bytes // SHARE)
+        share = self._max_bytes // SHARE
+        while size > 0 and (self._used + size > self._max_bytes or self._shares[owner] + size > share):
+            if not self._expire(now):
+                raise StoreFull(self._max_bytes, share)
         self._used += size
         self._shares[owner] += size
         if not self._shares[owner]:
             del self._shares[owner]
-
-    def _has_room(self, owner: str, size: int) -> bool:
-        return self._used + size <= self._max_bytes and self._shares[owner] + size <= self._max_bytes // SHARE
 
     # ------------------------------------------------------------ bus
 
@@ -138,43 +143,26 @@ class MemoryStore:
     def subscribe(self, *topics: str) -> AsyncIterator[tuple[str, bytes]]:
         return self._bus.subscribe(*topics)
 
-    # ------------------------------------------------------------ logs
+    # ------------------------------------------------------------ logs, rates
 
     async def log_append(self, stream: str, data: bytes, maxlen: int = 1000, ttl: float | None = None) -> str:
         self._last += 1
-        entries, _ = self._log(stream)
-        self._account(owner_of(stream), _size("", data), self._clock())
-        entries.append((self._last, data))
-        while len(entries) > maxlen:
-            self._account(owner_of(stream), -_size("", entries.popleft()[1]))
-        self._logs.pop(stream, None)
-        self._logs[stream] = (entries, None if ttl is None else self._clock() + ttl)
-        for oldest in list(islice(self._logs, SWEPT)):
-            self._log(oldest)
+        kept = self._live(f"s{stream}") or _Kept([], 0, inf)
+        entries = [*kept.content, (self._last, data)]
+        gone = entries[: max(0, len(entries) - maxlen)]
+        size = kept.size + len(data) + OVERHEAD - sum(len(data) + OVERHEAD for _, data in gone)
+        self._keep(f"s{stream}", entries[len(gone) :], size, ttl)
         return str(self._last)
 
     async def log_read(self, stream: str, after: str = "") -> list[tuple[str, bytes]]:
-        start = log_position(after)
-        return [(str(id), data) for id, data in self._log(stream)[0] if id > start]
-
-    def _log(self, stream: str) -> tuple[deque[tuple[int, bytes]], float | None]:
-        entries, until = self._logs.get(stream, (deque(), None))
-        if until is not None and until <= self._clock():
-            del self._logs[stream]
-            self._account(owner_of(stream), -sum(_size("", data) for _, data in entries))
-            return deque(), None
-        return entries, until
-
-    # ------------------------------------------------------------ rates
+        kept, start = self._live(f"s{stream}"), log_position(after)
+        return [] if kept is None else [(str(id), data) for id, data in kept.content if id > start]
 
     async def take(self, key: str, rate: float, burst: float) -> tuple[bool, float]:
-        now = self._clock()
-        for oldest in list(islice(self._buckets, SWEPT)):
-            if self._buckets[oldest][2] <= now:  # full again, as one that was never used
-                del self._buckets[oldest]
-        tokens, since, _ = self._buckets.pop(key, (burst, now, now))
+        now, kept = self._clock(), self._live(f"b{key}")
+        tokens, since = (burst, now) if kept is None else kept.content
         allowed, wait, left, full = refill(tokens, since, now, rate, burst)
-        self._buckets[key] = (left, now, full)
+        self._keep(f"b{key}", (left, now), len(key) + OVERHEAD, full - now)
         return allowed, wait
 
     # ------------------------------------------------------------ tasks
@@ -185,113 +173,83 @@ class MemoryStore:
             return False
         self._account(task.owner, _task_size(task), self._clock())
         is_inserted(task, self._now())
-        entry = _Entry(copy(task))
-        self._tasks[task.id] = self._owned.setdefault(task.owner, owned)[task.id] = entry
-        self._place(entry, queue, delay)
+        self._tasks[task.id] = self._owned.setdefault(task.owner, owned)[task.id] = replace(task)
+        self._place(task.id, queue, delay)
         self._tell(task.id, queue)
         return True
 
     async def task_read(self, id: str, owner: str) -> StoredTask | None:
-        entry = self._owned.get(owner, {}).get(id)
-        return None if entry is None else self._copied(entry)
+        task = self._owned.get(owner, {}).get(id)
+        return None if task is None else replace(task, read_at=self._now())
 
     async def task_list(self, owner: str, after: str, limit: int) -> list[StoredTask]:
         ids = iter(self._owned.get(owner, {}))
         if after and after not in ids:  # the test takes ids up to `after`, and all if there is none
             return []
-        return [self._copied(self._tasks[id]) for id in islice(ids, limit)]
+        return [replace(self._tasks[id], read_at=self._now()) for id in islice(ids, limit)]
 
     async def task_claim(self, queues: Sequence[str], limit: int, hold: float) -> list[StoredTask]:
+        due: list[tuple[str, float, int, str]] = []
+        for queue in dict.fromkeys(queues):
+            start, end = bisect_left(self._due, (queue,)), bisect_left(self._due, (queue, self._clock(), inf))
+            due += self._due[start : min(end, start + limit)]
         claimed: list[StoredTask] = []
-        now = self._clock()
-        while len(claimed) < limit:
-            first = min(filter(None, map(self._first, queues)), default=None)
-            if first is None or first[0] > now:
-                break
-            entry = self._tasks[first[2]]
-            entry.task.version += 1
-            entry.task.fence += 1
-            self._place(entry, OVERDUE, hold)
-            claimed.append(self._copied(entry))
+        for *_, id in sorted(due, key=itemgetter(1, 2))[:limit]:
+            task = self._tasks[id]
+            task.version += 1
+            task.fence += 1
+            self._place(id, OVERDUE, hold)
+            claimed.append(replace(task, read_at=self._now()))
         return claimed
 
     async def task_write(self, task: StoredTask, queue: str, delay: float) -> bool:
-        entry = self._current(task)
-        if entry is None:
+        kept = self._current(task)
+        if kept is None:
             return False
-        kept = entry.task
         self._account(kept.owner, len(task.body) - len(kept.body), self._clock())
         is_written(task, self._now())
-        kept.body = task.body
-        kept.version = task.version
-        kept.updated = task.updated
-        self._place(entry, queue, delay)
+        kept.body, kept.version, kept.updated = task.body, task.version, task.updated
+        self._place(task.id, queue, delay)
         self._tell(task.id, queue)
         return True
 
     async def task_hold(self, tasks: Sequence[StoredTask], hold: float) -> list[str]:
-        changed: list[str] = []
         for task in tasks:
-            entry = self._current(task)
-            if entry is None:
-                changed.append(task.id)
-            else:
-                self._place(entry, OVERDUE, hold)
-        return changed
+            if self._current(task) is not None:
+                self._place(task.id, OVERDUE, hold)
+        return [task.id for task in tasks if self._current(task) is None]
 
     async def task_delete(self, task: StoredTask) -> bool:
-        entry = self._current(task)
-        if entry is None:
+        kept = self._current(task)
+        if kept is None:
             return False
-        kept = entry.task
         self._account(kept.owner, -_task_size(kept))
         del self._tasks[kept.id]
         del self._owned[kept.owner][kept.id]
         if not self._owned[kept.owner]:
             del self._owned[kept.owner]
-        self._first(entry.queue)
+        self._displace(kept.id)
         return True
 
     def _now(self) -> float:
         """Seconds since 1970 on a clock that is never set back."""
         return self._epoch + self._clock()
 
-    def _copied(self, entry: _Entry) -> StoredTask:
-        task = copy(entry.task)
-        task.read_at = self._now()
-        return task
+    def _current(self, task: StoredTask) -> StoredTask | None:
+        """A task as it is kept, unless it has changed since the caller has read it."""
+        kept = self._tasks.get(task.id)
+        return kept if kept is not None and kept.version == task.version else None
 
-    def _current(self, task: StoredTask) -> _Entry | None:
-        """The entry of a task, unless it has changed since the caller has read it."""
-        entry = self._tasks.get(task.id)
-        return entry if entry is not None and entry.task.version == task.version else None
-
-    def _place(self, entry: _Entry, queue: str, delay: float) -> None:
-        """Put a task into a queue; its entry in another queue is then an old one."""
-        left = entry.queue
+    def _place(self, id: str, queue: str, delay: float) -> None:
+        """Put a task into a queue, and take it out of the one that it is in."""
+        if id in self._places:
+            self._displace(id)
         self._last += 1
-        entry.place = self._last
-        entry.queue = queue
-        heap = self._queues.setdefault(queue, [])
-        heappush(heap, (self._clock() + delay, self._last, entry.task.id))
-        if len(heap) > 2 * len(self._tasks) + STALE:
-            heap[:] = filter(self._holds, heap)
-            heapify(heap)
-        self._first(left)
+        place = self._places[id] = (queue, self._clock() + delay, self._last, id)
+        insort(self._due, place)
 
-    def _holds(self, place: tuple[float, int, str]) -> bool:
-        entry = self._tasks.get(place[2])
-        return entry is not None and entry.place == place[1]
-
-    def _first(self, queue: str) -> tuple[float, int, str] | None:
-        """What is due first in a queue. Old entries before it are removed."""
-        heap = self._queues.get(queue, [])
-        while heap and not self._holds(heap[0]):
-            heappop(heap)
-        if heap:
-            return heap[0]
-        self._queues.pop(queue, None)
-        return None
+    def _displace(self, id: str) -> None:
+        del self._due[bisect_left(self._due, self._places.pop(id))]
 
     def _tell(self, id: str, queue: str) -> None:
         self._bus.deliver(topic_of(id), b"")
@@ -300,21 +258,6 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Nothing is open. What is kept stays, as in other engines."""
-
-
-class _Entry:
-    """A task, its queue, and the number of its place there."""
-
-    __slots__ = ("place", "queue", "task")
-
-    def __init__(self, task: StoredTask) -> None:
-        self.task = task
-        self.queue = OVERDUE
-        self.place = 0
-
-
-def _size(key: str, value: bytes) -> int:
-    return len(key) + len(value) + OVERHEAD
 
 
 def _task_size(task: StoredTask) -> int:
