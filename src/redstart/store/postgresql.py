@@ -47,7 +47,7 @@ class PostgresStore:
         self._url, self._schema = split_namespace(url)
         self._queries = {name: self._named(text) for name, text in QUERIES.items()}
         self._connections = Connections(self._connect, _is_usable, _close, MAX_CONNECTIONS)
-        self._bus = RemoteBus("PostgreSQL", self._listen, per_topic=False)
+        self._bus = RemoteBus("PostgreSQL", self._listen)
         self._migrating = asyncio.Lock()
         self._is_migrated = False
         self._running: set[asyncio.Task[list[Row]]] = set()

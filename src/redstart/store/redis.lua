@@ -21,14 +21,19 @@ local function move(id, key, queue, due)
     call('HSET', key, 'queue', queue)
 end
 
-local function tell(topic, changed, queue)
-    call('PUBLISH', p .. 'bus:' .. topic, '')
-    if queue ~= '' then
-        call('PUBLISH', p .. 'bus:' .. changed, queue)
-    end
+local methods = {}
+
+-- One channel has the messages of all topics, so a subscriber is there before it has a topic to wait for.
+function methods.publish(topic, data)
+    return call('PUBLISH', p .. 'bus', #topic .. ' ' .. topic .. data)
 end
 
-local methods = {}
+local function tell(topic, changed, queue)
+    methods.publish(topic, '')
+    if queue ~= '' then
+        methods.publish(changed, queue)
+    end
+end
 
 function methods.insert(id, owner, body, fence, queue, delay, topic, changed, max_owned, max_all)
     local key, owned = p .. 'task:' .. id, p .. 'owner:' .. owner

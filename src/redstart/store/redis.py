@@ -9,7 +9,7 @@ Keys, after the prefix `{namespace}:`
     owner:NAME   sorted set: ids in the order of their insertion
     count, last  the number of tasks, the number of the last insertion
     kv:, log:, bucket:   string with a ttl, stream, hash
-    bus:TOPIC    the channel of a topic
+    bus          the channel of all messages: the length of the topic, a space, the topic, the data
 
 What survives a crash of the engine depends on its configuration. With `appendonly yes` and `appendfsync always` every
 write is on disk when it is confirmed. With `everysec` a new task and a durable value are confirmed after WAITAOF, which
@@ -64,7 +64,7 @@ class RedisStore:
         )
         self._place = {"port": 6379, **self._pool.connection_kwargs}
         self._connections = Connections(self._connect, _is_usable, _close, MAX_CONNECTIONS)
-        self._bus = RemoteBus("Redis", self._listen, per_topic=True)
+        self._bus = RemoteBus("Redis", self._listen)
         self._waits_for_disk: bool | None = None
         self._asking = asyncio.Lock()
 
@@ -133,7 +133,7 @@ class RedisStore:
 
     async def publish(self, topic: str, data: bytes) -> None:
         check_message(data)
-        await self._call("PUBLISH", self._key("bus", topic), data)
+        await self._run("publish", topic, data)
 
     def subscribe(self, *topics: str) -> Subscription:
         return self._bus.subscribe(*topics)
@@ -142,41 +142,24 @@ class RedisStore:
         """Receive messages until the connection is lost."""
         connection = await self._connect()
         try:
-            channels = [self._key("bus", topic) for topic in self._bus.opened()]
-            await connection.send_command("SUBSCRIBE", self._prefix, *channels)
-            sender = asyncio.create_task(self._follow(connection))
-            try:
-                await self._receive(connection)
-            finally:
-                sender.cancel()
-                await asyncio.wait([sender])
-                if not sender.cancelled():
-                    sender.exception()  # the connection is lost, as the receiver says too
+            await connection.send_command("SUBSCRIBE", self._prefix + b"bus")
+            while True:
+                message = await connection.read_response(timeout=PING)
+                if message is None:
+                    await connection.send_command("PING")
+                    message = await connection.read_response(timeout=TIMEOUT)
+                self._deliver(message)
         finally:
             await _close(connection)
 
-    async def _receive(self, connection: AbstractConnection) -> None:
-        start = len(self._key("bus", ""))
-        while True:
-            message = await connection.read_response(timeout=PING + TIMEOUT)
-            if message is None:
-                raise TimeoutError("it is silent")
-            kind, channel, data = message if len(message) == 3 else (b"pong", b"", b"")
-            topic = _text(channel[start:])
-            if kind == b"message":
-                self._bus.deliver(topic, data)
-            elif kind == b"subscribe" and channel != self._prefix:
-                self._bus.confirm()
-
-    async def _follow(self, connection: AbstractConnection) -> None:
-        """Tell the engine about topics that are new, and about those that nobody wants any more."""
-        while True:
-            try:
-                is_new, topic = await asyncio.wait_for(self._bus.changes.get(), PING)
-            except TimeoutError:
-                await connection.send_command("PING")
-            else:
-                await connection.send_command("SUBSCRIBE" if is_new else "UNSUBSCRIBE", self._key("bus", topic))
+    def _deliver(self, message: list[bytes] | None) -> None:
+        if message is None:
+            raise TimeoutError("it is silent")
+        if message[0] == b"subscribe":
+            self._bus.opened()
+        elif message[0] == b"message":
+            size, _, rest = message[2].partition(b" ")
+            self._bus.deliver(_text(rest[: int(size)]), rest[int(size) :])
 
     # ------------------------------------------------------------ the engine
 

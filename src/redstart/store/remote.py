@@ -105,84 +105,42 @@ class Connections(Generic[C]):
 
 
 class RemoteBus(Bus):
-    """The subscriptions of a process, which share one connection to the engine.
+    """The subscriptions of a process. One connection receives the messages of all topics, and this bus sorts them.
 
     The connection is opened by the first subscription and opened again when it was lost. Messages that were published
     meanwhile are lost, so every subscriber then gets an empty message: who is told reads its data again.
     """
 
-    def __init__(self, engine: str, listen: Callable[[], Coroutine[None, None, None]], per_topic: bool) -> None:
+    def __init__(self, engine: str, listen: Callable[[], Coroutine[None, None, None]]) -> None:
         super().__init__()
         self._engine = engine
         self._listen = listen
-        self._per_topic = per_topic
-        """Whether the engine is told about every topic, and confirms it, in the order in which it was told."""
-        self.changes: asyncio.Queue[tuple[bool, str]] = asyncio.Queue()
-        """Topics to tell the engine about: True for one that is new, False for one that nobody wants any more."""
-        self._asked = self._confirmed = self._reopened = 0
-        self._is_open = self._is_lost = False
-        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._is_lost = False
+        self._tried = asyncio.Event()
+        """Set when the listener has been connected, or could not be."""
         self._runner: asyncio.Task[None] | None = None
 
     def subscribe(self, *topics: str) -> Subscription:
-        added = [topic for topic in dict.fromkeys(topics) if topic not in self.topics]
-        subscription = super().subscribe(*topics)
         if self._runner is None:
             self._runner = asyncio.create_task(self._run())
-        if self._per_topic or not self._is_open:
-            self._asked += len(added)
-        if self._is_open and self._per_topic:
-            for topic in added:
-                self.changes.put_nowait((True, topic))
-        return subscription
-
-    def unsubscribe(self, subscription: Subscription) -> None:
-        super().unsubscribe(subscription)
-        if self._is_open and self._per_topic:
-            for topic in dict.fromkeys(subscription.topics):
-                if topic not in self.topics:
-                    self.changes.put_nowait((False, topic))
+        return super().subscribe(*topics)
 
     async def settled(self) -> None:
-        """Wait until the engine knows the subscriptions that were made before: what is read now misses no message.
+        """Wait until messages are received, if somebody has subscribed: what is read now misses no message.
 
         It does not wait while the engine is away: every subscriber is told when it is back.
         """
-        if self._confirmed < self._asked and not self._is_lost:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append((self._asked, waiter))
-            await waiter
+        if self._runner is not None:
+            await self._tried.wait()
 
-    def opened(self) -> list[str]:
-        """The listener is connected. The topics that the engine must be told about."""
-        topics = list(self.topics) if self._per_topic else []
-        while not self.changes.empty():
-            self.changes.get_nowait()
-        self._is_open = True
-        self._reopened = self._asked
-        self._confirmed = self._asked - len(topics)
-        self._wake()
-        return topics
-
-    def confirm(self) -> None:
-        """The engine knows one more topic."""
-        self._confirmed += 1
-        self._wake()
-
-    def _wake(self) -> None:
-        """Tell those who wait; after an interruption all subscribers, when all topics are confirmed."""
-        if self._is_lost and self._confirmed >= self._reopened:
+    def opened(self) -> None:
+        """The listener receives messages from now on."""
+        if self._is_lost:
             self._is_lost = False
             log.info("the subscriptions to %s are back", self._engine)
             for topic in list(self.topics):
                 self.deliver(topic, b"")
-        self._release()
-
-    def _release(self) -> None:
-        while self._waiters and (self._is_lost or self._waiters[0][0] <= self._confirmed):
-            waiter = self._waiters.pop(0)[1]
-            if not waiter.done():
-                waiter.set_result(None)
+        self._tried.set()
 
     async def _run(self) -> None:
         while True:
@@ -193,14 +151,14 @@ class RemoteBus(Bus):
                 reason = str(error) or type(error).__name__
             if not self._is_lost:
                 log.warning("the subscriptions to %s are interrupted: %s", self._engine, reason)
-            self._is_open = False
             self._is_lost = True
-            self._release()
+            self._tried.set()
             await asyncio.sleep(RETRY)
 
     async def close(self) -> None:
         """End the listener and all subscriptions."""
         runner, self._runner = self._runner, None
+        self._tried.clear()
         if runner is not None:
             runner.cancel()
             await asyncio.wait([runner], timeout=1)
