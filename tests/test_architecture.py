@@ -77,11 +77,11 @@ BUDGET: dict[str, int] = {
     "tasks": 1050,
     "adopt": 738,
     "server": 1570,  # what a task can do in its context; who runs tasks; `auth=`
-    "transports": 3290,  # sessions that several processes serve; what load balancers ask; challenges for tokens
+    "transports": 3455,  # sessions of several processes; health, challenges for tokens; unix socket, TLS, proxies
     "auth": 50,
     "client": 1922,  # the bounds of what a server sends
     "testing": 52,
-    "cli": 826,  # workers, and the supervisor of several processes; factories, arguments of the script
+    "cli": 845,  # workers, and the supervisor of several processes; factories, arguments of the script
 }
 LONG_FUNCTIONS: set[str] = set()
 # Lower these when they can be lower. A cycle counts the imports inside of functions and under TYPE_CHECKING too.

@@ -16,7 +16,7 @@ import pytest
 
 from redstart import Server
 from redstart.transports import serve
-from redstart.transports.serve import bind
+from redstart.transports.listen import bind
 from support import MODERN, initialize, modern, run, until
 
 SOON = 0.05

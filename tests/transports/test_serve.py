@@ -328,5 +328,5 @@ def test_a_socket_that_is_bound_already() -> None:
     ):
         server.run("http", listener=listener)
     for wrong in (3, "127.0.0.1:80", socket.AF_INET):
-        with pytest.raises(OptionError, match="listener must be a TCP socket that is bound"):
+        with pytest.raises(OptionError, match="listener must be a TCP or unix socket that is bound"):
             server.run("http", listener=wrong)  # type: ignore[call-overload]

@@ -11,7 +11,7 @@ import pytest
 
 from redstart import Context, Server
 from redstart.protocol.handshake import negotiate
-from redstart.transports.address import checked_proxies, client_address
+from redstart.transports.address import checked_proxies, client_site
 from redstart.transports.sessions import MAX_STREAMS
 from redstart.wire.types import InitializeParams
 from support import HANDSHAKES, initialize, message, run
@@ -321,7 +321,7 @@ FORWARDED = "203.0.113.9, 10.0.0.3"
 def test_the_address_of_a_caller(client: Any, forwarded: str | None, proxies: list[str], found: str) -> None:
     headers = {} if forwarded is None else {b"x-forwarded-for": forwarded.encode()}
     scope = {"client": None if client is None else (client, 1)}
-    assert client_address(scope, headers, checked_proxies(proxies)) == found
+    assert client_site(checked_proxies(proxies).restated(scope, headers)[0]) == found
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
+import os
 import sys
 from typing import Final
 
@@ -24,6 +25,10 @@ OF_HTTP: Final = {
     "public_url": "public_url",
     "allow_host": "allowed_hosts",
     "allow_origin": "allowed_origins",
+    "uds": "uds",
+    "tls_cert": "tls_cert",
+    "tls_key": "tls_key",
+    "trust_proxy": "trusted_proxies",
     "drain": "drain",
     "drain_delay": "drain_delay",
 }
@@ -63,6 +68,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--public-url", help="the URL under which clients reach the server")
     parser.add_argument("--allow-host", action="append", help="a further host name to answer to")
     parser.add_argument("--allow-origin", action="append", help="a site whose pages may use the server")
+    parser.add_argument("--uds", help="path of a unix socket to listen on instead of a port")
+    parser.add_argument("--tls-cert", help="PEM file of the certificate chain: serve HTTPS")
+    parser.add_argument("--tls-key", help="PEM file of its key, if that is another file")
+    trusted = "network of a proxy whose X-Forwarded-* headers count, as 10.0.0.0/8; unix for those of a unix socket"
+    parser.add_argument("--trust-proxy", action="append", help=trusted)
     wait = f"seconds for open calls at the end (default {DRAIN:g})"
     parser.add_argument("--drain", type=seconds, help=wait)
     notice = "seconds to go on after a signal, while /readyz is a 503, before new connections are refused (default 0)"
@@ -118,9 +128,15 @@ def _supervise(server: Server, workers: int, given: list[str], options: HttpOpti
     if sys.platform == "win32":
         sys.stderr.write("redstart: --workers is for Linux and macOS: a process of Windows cannot inherit a socket\n")
         return 2
-    from redstart.cli.supervisor import Supervisor
+    from redstart.cli.supervisor import Supervisor, listeners
+    from redstart.transports.listen import bind_unix, removed_at_end
     from redstart.transports.serve import check_name
 
-    check_name(options["host"], options)
-    command = [sys.executable, "-m", "redstart", *given]
-    return asyncio.run(Supervisor(command, options["host"], options["port"], workers).run())
+    command, uds = [sys.executable, "-m", "redstart", *given], options["uds"]
+    if uds is not None:  # the processes take connections of one socket in turn
+        sockets = [bind_unix(os.fspath(uds))] * workers
+    else:
+        check_name(options["host"], options)
+        sockets = listeners(options["host"], options["port"], workers)
+    with removed_at_end(uds):
+        return asyncio.run(Supervisor(command, sockets).run())

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from redstart.transports.listen import bind
 from redstart.transports.loop import on_signals
-from redstart.transports.serve import bind
 
 LISTENER: Final = "REDSTART_LISTENER"
 """The environment variable that tells a process of ours the descriptor of its socket."""
@@ -42,17 +42,22 @@ def _end_with_supervisor() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def listeners(host: str, port: int, count: int) -> list[socket.socket]:
+    """The sockets of so many processes that serve one port."""
+    alone = bind(host, port)  # an error if somebody has this port, even if they would share it
+    if sys.platform != "linux":
+        return [alone] * count
+    port = alone.getsockname()[1]  # Linux shares connections out among the sockets of one port
+    alone.close()
+    return [bind(host, port, shared=True) for _ in range(count)]
+
+
 class Supervisor:
     """Keeps as many processes running as there are sockets."""
 
-    def __init__(self, command: Sequence[str], host: str, port: int, count: int) -> None:
+    def __init__(self, command: Sequence[str], sockets: Sequence[socket.socket]) -> None:
         self._command = command
-        alone = bind(host, port)  # an error if somebody has this port, even if they would share it
-        self._sockets = [alone] * count
-        if sys.platform == "linux":  # it shares connections out among the sockets of one port
-            port = alone.getsockname()[1]
-            alone.close()
-            self._sockets = [bind(host, port, shared=True) for _ in range(count)]
+        self._sockets = sockets
         self._running: set[Process] = set()
         self._stopping = asyncio.Event()
 

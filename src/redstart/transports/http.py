@@ -20,7 +20,7 @@ from redstart.protocol.handshake import HEADER_VALUES, REVISIONS
 from redstart.protocol.modern import SUPPORTED
 from redstart.server.startup_errors import not_started
 from redstart.transports import cors
-from redstart.transports.address import Networks, client_address, has_room
+from redstart.transports.address import Proxies, client_site, has_room
 from redstart.transports.guard import ORIGIN_HELP, Guard, accepts
 from redstart.transports.health import Health
 from redstart.transports.http_options import EndpointOptions
@@ -80,7 +80,7 @@ class Endpoint:
         self.limits = Limits(options["max_body_bytes"], options["keep_alive"], options["write_deadline"])
         self.drain = self.runtime.drain = options["drain"]
         self._protected = self._protect(options["public_url"])
-        self._proxies: Networks = options["trusted_proxies"]  # type: ignore[assignment]  # by its rule
+        self._proxies: Proxies | None = options["trusted_proxies"] or None  # type: ignore[assignment]  # by its rule
         replica = self.runtime.replica
         keys = found_keys(self.runtime.given_keys)[1]
         self._has_keys = bool(keys)
@@ -134,6 +134,8 @@ class Endpoint:
 
     async def serve(self, request: HttpRequest) -> None:
         """Serve one HTTP request."""
+        if self._proxies is not None:
+            request.scope, request.headers = self._proxies.restated(request.scope, request.headers)
         origin = request.headers.get(b"origin")
         if origin is not None and self.guard.grants(origin):
             request.granted = cors.grant(origin)
@@ -196,7 +198,7 @@ class Endpoint:
 
     def owner(self, request: HttpRequest) -> str:
         """Whose share of a limit a request counts against: its user's, or that of the address that it comes from."""
-        return principal_key(request.user) or client_address(request.scope, request.headers, self._proxies)
+        return principal_key(request.user) or client_site(request.scope)
 
     async def _post(self, request: HttpRequest) -> None:
         headers = request.headers

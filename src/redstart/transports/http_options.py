@@ -1,16 +1,19 @@
 """The options of HTTP: those of `asgi()`, and those that `run("http", …)` takes beside them, each with its rule."""
 
+import os
+import socket as sockets
 from collections.abc import Iterable
 from socket import AF_INET, AF_INET6, socket
 from typing import TYPE_CHECKING, Annotated, Final, TypedDict
 
-from redstart.features.rules import FlagOption, Rule, age, at_least, seconds, text, texts, wrong
+from redstart.features.rules import FlagOption, Rule, age, at_least, path, seconds, text, texts, wrong
 from redstart.server.runtime import DRAIN
 from redstart.server.settings import MAX_PORT
 
 if TYPE_CHECKING:
-    from redstart.transports.address import Networks
+    from redstart.transports.address import Proxies
 
+_FAMILIES: Final = (AF_INET, AF_INET6, getattr(sockets, "AF_UNIX", None))
 MAX_BODY: Final = 4 * 1024 * 1024
 BODY_DEADLINE: Final = 10.0
 KEEP_ALIVE: Final = 15.0
@@ -66,8 +69,8 @@ def _port(label: str, value: object) -> int:
 
 
 def _listener(label: str, value: object) -> socket:
-    if not isinstance(value, socket) or value.family not in (AF_INET, AF_INET6):
-        wrong(label, "a TCP socket that is bound", value)
+    if not isinstance(value, socket) or value.family not in _FAMILIES:
+        wrong(label, "a TCP or unix socket that is bound", value)
     return value
 
 
@@ -78,7 +81,12 @@ def _probe_path(label: str, value: object) -> str | None:
     return value
 
 
-def _proxies(label: str, value: object) -> "Networks":
+def _socket_path(label: str, value: object) -> str:
+    named = os.fspath(path(label, value))
+    return named if named else wrong(label, "the path of a unix socket", value)
+
+
+def _proxies(label: str, value: object) -> "Proxies":
     from redstart.transports.address import checked_proxies
 
     return checked_proxies(texts(label, value))
@@ -110,6 +118,9 @@ class HttpOptions(EndpointOptions, total=False):
     host: Annotated[str, Rule(text, "127.0.0.1")]
     port: Annotated[int, Rule(_port, 8000)]
     listener: Annotated[socket | None, Rule(_listener)]
+    uds: Annotated[str | os.PathLike[str] | None, Rule(_socket_path)]
+    tls_cert: Annotated[str | os.PathLike[str] | None, Rule(path)]
+    tls_key: Annotated[str | os.PathLike[str] | None, Rule(path)]
     drain_delay: Annotated[float, Rule(age, 0)]
     body_deadline: Annotated[float, Rule(seconds, BODY_DEADLINE)]
     max_unsent_bytes: Annotated[int, Rule(at_least(1), MAX_UNSENT)]

@@ -8,6 +8,7 @@ client gets an answer, and the process ends with status 0.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 import sys
@@ -22,9 +23,12 @@ from redstart.server.runtime import GRACE
 from redstart.transports.connection import Backlog, Connection
 from redstart.transports.http import Endpoint
 from redstart.transports.http_options import HttpOptions
+from redstart.transports.listen import BACKLOG, bind, bind_unix, removed_at_end, tls_context
 from redstart.transports.loop import on_signals, run_loop
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from redstart.server.runtime import Hosted
 
 TICK: Final = 0.02
@@ -39,22 +43,35 @@ def run_http(server: Hosted, options: HttpOptions) -> None:
 
 async def serve_http(server: Hosted, options: HttpOptions) -> None:
     """As `run_http`, in a loop that runs; a cancellation is an orderly end too."""
-    listener = options["listener"]
-    host = options["host"] if listener is None else listener.getsockname()[0]
-    check_name(host, options)
-    if _is_loopback(host):  # 127.0.0.2, too, is a name that this server answers to
-        options["allowed_hosts"] = [*options["allowed_hosts"], _url_host(host)]
+    tls = tls_context(options["tls_cert"], options["tls_key"])
+    listener, uds = options["listener"], options["uds"]
+    if uds is None and (listener is None or listener.family in (socket.AF_INET, socket.AF_INET6)):
+        host = options["host"] if listener is None else listener.getsockname()[0]
+        check_name(host, options)
+        if _is_loopback(host):  # 127.0.0.2, too, is a name that this server answers to
+            options["allowed_hosts"] = [*options["allowed_hosts"], _url_host(host)]
     app = Endpoint(server, options)
-    listener = listener or bind(host, options["port"])
+    if listener is not None:
+        await _serve_on(listener, server, app, options, tls)
+    elif uds is not None:
+        listener = bind_unix(os.fspath(uds))
+        with removed_at_end(uds):
+            await _serve_on(listener, server, app, options, tls)
+    else:
+        await _serve_on(bind(options["host"], options["port"]), server, app, options, tls)
+
+
+async def _serve_on(
+    listener: socket.socket, server: Hosted, app: Endpoint, options: HttpOptions, tls: SSLContext | None
+) -> None:
     try:
         await app.start(signals=False)  # before anybody is told that it is served, and not inside of uvicorn
     except BaseException:
         listener.close()
         await server.runtime.stop()  # a start that was cancelled may have opened the lifespan
         raise
-    shown = f"http://{_url_host(host)}:{listener.getsockname()[1]}{app.path}"
-    announcement = f"{server.runtime.name} is served at {shown}\n"
-    runner = UvicornServer(_config(app, options), app, announcement, options["drain_delay"])
+    announcement = f"{server.runtime.name} is served at {_shown(listener, app.path, tls is not None)}\n"
+    runner = UvicornServer(_config(app, options, tls), app, announcement, options)
     runner.serving = serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)
@@ -70,13 +87,21 @@ async def serve_http(server: Hosted, options: HttpOptions) -> None:
         listener.close()
 
 
-def _config(app: Endpoint, options: HttpOptions) -> uvicorn.Config:
+def _shown(listener: socket.socket, path: str, secure: bool) -> str:
+    """Where clients find it."""
+    address, scheme = listener.getsockname(), "https" if secure else "http"
+    if isinstance(address, tuple):
+        return f"{scheme}://{_url_host(address[0])}:{address[1]}{path}"
+    return f"{scheme}://localhost{path} on the unix socket {address}"
+
+
+def _config(app: Endpoint, options: HttpOptions, tls: SSLContext | None) -> uvicorn.Config:
     limits = {
         "limits": app.limits,
         "deadline": options["body_deadline"],
         "backlog": Backlog(options["max_unsent_bytes"]),
     }
-    return uvicorn.Config(
+    config = uvicorn.Config(
         app,
         http=type("Connection", (Connection,), limits),
         ws="none",
@@ -85,6 +110,9 @@ def _config(app: Endpoint, options: HttpOptions) -> uvicorn.Config:
         log_config=None,
         log_level="warning",
     )
+    config.load()
+    config.ssl = tls
+    return config
 
 
 def check_name(host: str, options: HttpOptions) -> None:
@@ -94,22 +122,6 @@ def check_name(host: str, options: HttpOptions) -> None:
             f"{host} can be reached from other machines, so say under which name: "
             'server.run("http", host=…, public_url="https://mcp.example.com") or allowed_hosts=[…]'
         )
-
-
-def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A socket that listens. With `shared` others may listen on the same port, and each gets its part."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if shared:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise SystemExit(f"cannot listen on {host}:{port}: {error.strerror}. Try another port, or port 0.") from None
-    listener.listen(2048)
-    return listener
 
 
 def _is_loopback(host: str) -> bool:
@@ -125,19 +137,37 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
 
     serving: asyncio.Task[None]
 
-    def __init__(self, config: uvicorn.Config, app: Endpoint, announcement: str, delay: float = 0) -> None:
+    def __init__(self, config: uvicorn.Config, app: Endpoint, announcement: str, options: HttpOptions) -> None:
         super().__init__(config)
         self._app = app
         self._drain = app.drain
-        self._delay = delay
+        self._delay = options["drain_delay"]
+        self._handshake = options["body_deadline"]
         self._announcement = announcement
         self._watched = False
         """Whether somebody has pressed Ctrl-C, and waits."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup([])
+        for listener in sockets or ():
+            self.servers.append(await self._listen(listener))
         sys.stderr.write(self._announcement)  # now, because whoever reads it may send a signal
         sys.stderr.flush()
+
+    async def _listen(self, listener: socket.socket) -> asyncio.Server:
+        """As uvicorn does it, which has no limit of its own for the handshake of TLS."""
+        config = self.config
+
+        def connect() -> asyncio.Protocol:
+            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg, unused-ignore]
+                config=config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return made
+
+        deadline = None if config.ssl is None else self._handshake
+        return await asyncio.get_running_loop().create_server(
+            connect, sock=listener, ssl=config.ssl, backlog=BACKLOG, ssl_handshake_timeout=deadline
+        )
 
     async def on_tick(self, counter: int) -> bool:
         # Ten times a second; many connections are looked after more seldom.
