@@ -69,7 +69,12 @@ def initialize(revision: str = NOVEMBER, id: Any = "init", **capabilities: Any) 
 # ---------------------------------------------------------------- bounded runs
 
 
-def run(work: Coroutine[Any, Any, T], *servers: Server, seconds: float = SECONDS) -> T:
+def run(
+    work: Coroutine[Any, Any, T],
+    *servers: Server,
+    seconds: float = SECONDS,
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+) -> T:
     """Run a test's coroutine on a loop of its own, for so long at most; the servers are stopped afterwards."""
 
     async def bounded() -> T:
@@ -80,7 +85,8 @@ def run(work: Coroutine[Any, Any, T], *servers: Server, seconds: float = SECONDS
             for server in servers:
                 await server.runtime.stop()
 
-    return asyncio.run(bounded())
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(bounded())
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -17,7 +17,8 @@ from redstart import Context, Server
 from redstart.transports import connection, serve
 from redstart.transports.connection import Connection
 from redstart.transports.http import Endpoint
-from support import MODERN, free_port, message, modern, run, until
+from redstart.transports.loop import new_loop
+from support import MODERN, free_port, initialize, message, modern, run, until
 from transports.test_serve import HEAD, PING, POST, SIZE
 
 WHOLE = POST + SIZE + b"\r\n" + PING
@@ -27,6 +28,10 @@ LIMIT = 20_000
 LONG = 12 * 1024 * 1024
 """More than fits into the sockets."""
 LONG_ROUTE = b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LONGER = 4 * LONG
+"""So much more that what fits into the sockets makes no difference."""
+LONGER_ROUTE = LONG_ROUTE.replace(b"/long", b"/long?times=4")
+LOOPS = [asyncio.new_event_loop, new_loop]
 BROKEN = (OSError, asyncio.IncompleteReadError)
 
 
@@ -34,17 +39,16 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
+def post(body: bytes, *more: bytes) -> bytes:
+    accept = b"Accept: text/event-stream, application/json\r\n"
+    return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (POST, accept, b"".join(more), len(body), body)
+
+
 def named(id: Any, tool: str, *more: bytes, **arguments: Any) -> bytes:
     """A whole modern call."""
     body = modern(id, "tools/call", {"name": tool, "arguments": arguments}, progressToken=1)
     head = f"MCP-Protocol-Version: {MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n".encode()
-    return b"%b%bAccept: text/event-stream, application/json\r\n%bContent-Length: %d\r\n\r\n%b" % (
-        POST,
-        head,
-        b"".join(more),
-        len(body),
-        body,
-    )
+    return post(body, head, *more)
 
 
 class Peer:
@@ -76,8 +80,8 @@ class Stage:
 
     serving: asyncio.Task[None]
 
-    def __init__(self) -> None:
-        self.server = Server("socket", version="1")
+    def __init__(self, auth: Any = None) -> None:
+        self.server = Server("socket", version="1", auth=auth)
         self.port = free_port()
         self.began, self.go, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.seen: list[tuple[str, str]] = []
@@ -92,6 +96,15 @@ class Stage:
             finally:
                 stage.ended.set()
             return "went on"
+
+        @self.server.tool
+        async def tell_and_wait(ctx: Context) -> str:
+            await ctx.progress(1)
+            return await wait(ctx)
+
+        @self.server.tool
+        async def ask(ctx: Context) -> str:
+            return str(await ctx.confirm("Go on?"))
 
         @self.server.tool
         async def count(ctx: Context) -> str:
@@ -115,6 +128,16 @@ class Stage:
                 stage.ended.set()
             return "sent"
 
+        @self.server.tool
+        async def crowd(ctx: Context) -> str:
+            async with asyncio.TaskGroup() as group:
+                for part in range(3):
+                    group.create_task(ctx.progress(part + 1, message="x" * LONGER))
+                    for _ in range(20):  # so that each is sent by itself, or waits for the one before it
+                        await asyncio.sleep(0)
+                stage.began.set()
+            return "sent"
+
         @self.server.route("/look", methods=["GET", "HEAD"])
         async def look(request: Any) -> str:
             stage.seen.append((request.path, str(sorted(request.query.items()))))
@@ -123,7 +146,18 @@ class Stage:
         @self.server.route("/long")
         async def long_route(request: Any) -> bytes:
             stage.seen.append((request.path, ""))
-            return b"x" * LONG
+            return b"x" * LONG * int(request.query.get("times", 1))
+
+        @self.server.route("/answer")
+        async def answer(request: Any) -> Any:
+            return int(request.query["status"]), {request.query["name"]: request.query["value"]}, "answered"
+
+        @self.server.route("/wait")
+        async def wait_route(request: Any) -> str:
+            stage.began.set()
+            await stage.go.wait()
+            stage.ended.set()
+            return "went on"
 
         @self.server.route("/forever")
         async def forever(request: Any) -> None:
@@ -149,8 +183,8 @@ class Stage:
 
 
 @asynccontextmanager
-async def served(**options: Any) -> AsyncIterator[Stage]:
-    stage = Stage()
+async def served(auth: Any = None, **options: Any) -> AsyncIterator[Stage]:
+    stage = Stage(auth)
     serving = asyncio.create_task(stage.server.run_async("http", port=stage.port, max_body_bytes=LIMIT, **options))
     stage.serving = serving
     try:
@@ -162,6 +196,15 @@ async def served(**options: Any) -> AsyncIterator[Stage]:
         serving.cancel()
         await asyncio.wait([serving])
     assert (Connection.unfinished, Connection.heads_in_all) == (0, 0)  # nothing of a connection outlives it
+
+
+async def gone(stage: Stage, peer: Peer) -> None:
+    """The client goes away, and the server has seen that."""
+    peer.writer.transport.abort()
+    other = await stage.connect()
+    for _ in range(2):
+        other.writer.write(b"GET /answer?status=200&name=a&value=b HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await other.response())[0] == 200
 
 
 # What is sent, in pieces that arrive one after the other; the statuses; whether the connection is closed after them.
@@ -220,10 +263,20 @@ REQUESTS: dict[str, tuple[list[bytes], list[int], bool]] = {
     "two long heads": ([POST + b"X: " + b"y" * 40_000 + b"\r\n" + SIZE + b"\r\n" + PING] * 2, [200, 200], False),
     "trailers": ([CHUNKED + chunk(PING) + b"0\r\nX: y\r\n\r\n" + WHOLE], [200, 200], False),
     "too long trailers": ([CHUNKED + chunk(PING) + b"0\r\n", *[b"X: " + b"y" * 9000 + b"\r\n"] * 8], [431], True),
+    "long head, then a long line before a chunk": (
+        [
+            CHUNKED[:-2] + b"X: " + b"y" * 50_000 + b"\r\n\r\n",
+            b"%x;x=" % len(PING) + b"y" * 20_000 + b"\r\n" + PING + b"\r\n0\r\n\r\n",
+        ],
+        [200],
+        False,
+    ),
     "absolute": ([b"POST http://localhost/mcp?a=b HTTP/1.1\r\n" + HEAD + SIZE + b"\r\n" + PING], [200], False),
     "absolute without a path": ([b"POST http://localhost HTTP/1.1\r\n" + HEAD + SIZE + b"\r\n" + PING], [404], False),
     "percent": ([b"POST /%6dcp?x HTTP/1.1\r\n" + HEAD + SIZE + b"\r\n" + PING], [200], False),
     "stream": ([named(1, "count"), WHOLE], [200, 200], False),
+    "unknown method": ([named(1, "count").replace(b"tools/call", b"tools/nope"), WHOLE], [404, 200], False),
+    "question to who cannot be asked": ([named(1, "ask"), WHOLE], [400, 200], False),
     "stream, close": ([named(1, "count", CLOSE)], [200], True),
 }
 
@@ -383,6 +436,46 @@ def test_a_route_sees_path_and_query_and_head_has_no_body() -> None:
     run(test())
 
 
+@pytest.mark.parametrize(
+    ("query", "line"),
+    [
+        ("status=200&name=X-A&value=b", b"HTTP/1.1 200 OK\r\n"),
+        ("status=299&name=X-A&value=b", b"HTTP/1.1 299 \r\n"),
+        ("status=1000&name=X-A&value=b", b"HTTP/1.1 500 "),
+        ("status=200&name=X-A&value=b%0Ax-b:c", b"HTTP/1.1 500 "),
+        ("status=200&name=X-A&value=b%0Dx-b:c", b"HTTP/1.1 500 "),
+        ("status=200&name=X-A:b%0AX-B&value=c", b"HTTP/1.1 500 "),
+        ("status=200&name=X-A:b%0DX-B&value=c", b"HTTP/1.1 500 "),
+    ],
+)
+def test_the_status_and_the_headers_of_a_route(query: str, line: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(f"GET /answer?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            reply = await peer.reader.readuntil(b"\r\n\r\n")
+            assert reply.startswith(line)
+            assert (b"\r\nx-a: b\r\n" in reply) is (b"500" not in line)
+
+    run(test())
+    assert ("ValueError" in caplog.text) is (b"500" in line)
+
+
+def test_a_page_of_an_allowed_site_may_read_every_response() -> None:
+    site = "https://page.example"
+
+    async def test() -> None:
+        async with served(allowed_origins=[site]) as stage:
+            peer = await stage.connect()
+            for piece in (WHOLE, named(1, "count"), named(1, "count").replace(b"tools/call", b"tools/nope")):
+                peer.writer.write(piece.replace(b"\r\n", f"\r\nOrigin: {site}\r\n".encode(), 1))
+                assert (await peer.response())[1]["access-control-allow-origin"] == site
+            peer.writer.write(WHOLE)
+            assert "access-control-allow-origin" not in (await peer.response())[1]
+
+    run(test())
+
+
 def test_a_client_that_hangs_up_cancels_its_modern_call() -> None:
     async def test() -> None:
         async with served() as stage:
@@ -393,6 +486,26 @@ def test_a_client_that_hangs_up_cancels_its_modern_call() -> None:
             await stage.ended.wait()
 
     run(test())
+
+
+def test_a_client_that_hangs_up_before_its_call_begins_cancels_it_too() -> None:
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def check(token: str) -> str:
+        asked.set()
+        await go.wait()
+        return "somebody"
+
+    async def test() -> None:
+        async with served(auth=check) as stage:
+            peer = await stage.connect()
+            peer.writer.write(named(1, "wait", b"Authorization: Bearer t\r\n"))
+            await asked.wait()
+            await gone(stage, peer)
+            go.set()
+            await stage.ended.wait()
+
+    run(test(), seconds=10)
 
 
 def test_a_body_is_not_read_as_a_head() -> None:
@@ -407,6 +520,24 @@ def test_a_body_is_not_read_as_a_head() -> None:
             peer.writer.write(body)
             status, _, answer = await peer.response()
             assert (status, answer) == (200, body)
+            peer.writer.close()
+
+    run(test())
+
+
+def test_a_body_is_not_read_as_a_request_that_is_known() -> None:
+    head = b"POST /echo HTTP/1.1\r\n" + HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(WHOLE)
+
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(WHOLE)
+            assert (await peer.response())[0] == 200
+            peer.writer.write(head)
+            assert (await peer.response())[0] == 100
+            peer.writer.write(WHOLE)
+            status, _, answer = await peer.response()
+            assert (status, answer) == (200, WHOLE)
             peer.writer.close()
 
     run(test())
@@ -463,6 +594,32 @@ def test_a_request_that_is_not_complete_in_time(start: bytes) -> None:
             assert (await slow.response())[0] == 200
             slow.writer.close()
             peer.writer.close()
+
+    run(test())
+
+
+def test_a_request_that_is_being_sent_is_not_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "idle", 0.1)
+
+    async def test() -> None:
+        async with served(body_deadline=0.5) as stage:
+            peer = await stage.connect()
+            peer.writer.write(POST)
+            assert (await peer.response())[0] == 408
+
+    run(test())
+
+
+def test_a_request_has_its_time_from_its_own_beginning() -> None:
+    async def test() -> None:
+        async with served(body_deadline=0.8) as stage:
+            peer = await stage.connect()
+            for _ in range(2):
+                peer.writer.write(WHOLE[:-5])
+                await asyncio.sleep(0.3)  # the server looks at its connections ten times a second
+                peer.writer.write(WHOLE[-5:])
+                assert (await peer.response())[0] == 200
+                await asyncio.sleep(1)
 
     run(test())
 
@@ -644,16 +801,85 @@ def test_the_server_hangs_up_on_who_has_taken_nothing_for_longest(caplog: pytest
 
 def test_what_a_client_has_taken_since_it_fell_behind_does_not_count() -> None:
     async def test() -> None:
-        async with served(max_unsent_bytes=LONG * 4 // 3) as stage:
+        async with served(max_unsent_bytes=LONGER + LONG * 2) as stage:
             first, second = await stage.connect(), await stage.connect()
-            first.writer.write(LONG_ROUTE)
+            first.writer.write(LONGER_ROUTE)
             await first.reader.readuntil(b"\r\n\r\n")
-            await first.reader.readexactly(LONG * 2 // 3)
-            second.writer.write(LONG_ROUTE)
-            assert len((await second.response())[2]) == LONG
-            await first.reader.readexactly(LONG - LONG * 2 // 3)
+            await first.reader.readexactly(LONGER - LONG)  # it is still behind, by a quarter
+            second.writer.write(LONGER_ROUTE)
+            assert len((await second.response())[2]) == LONGER
+            await first.reader.readexactly(LONG)
 
     run(test())
+
+
+@pytest.mark.parametrize("goes", [False, True], ids=["has caught up", "has gone"])
+def test_a_client_that_is_not_behind_any_more_is_not_hung_up_on(goes: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with served(max_unsent_bytes=LONG) as stage:
+            first, second = await stage.connect(), await stage.connect()
+            first.writer.write(named(1, "burst"))
+            if goes:
+                await stage.began.wait()
+                first.writer.transport.abort()
+                await stage.ended.wait()
+            else:
+                await first.response()
+            second.writer.write(LONGER_ROUTE)  # more than may wait, by itself
+            assert len((await second.response())[2]) == LONGER
+            if not goes:
+                first.writer.write(WHOLE)
+                assert (await first.response())[0] == 200
+
+    run(test())
+    assert "does not read" not in caplog.text
+
+
+def test_a_reply_that_waits_for_the_one_before_it_counts(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with served(max_unsent_bytes=2 * LONGER) as stage:
+            first, second = await stage.connect(), await stage.connect()
+            first.writer.write(LONGER_ROUTE * 2)
+            await until(lambda: len(stage.seen) == 2)
+            second.writer.write(LONGER_ROUTE)
+            assert len((await second.response())[2]) == LONGER
+            with pytest.raises(BROKEN):
+                await first.response()
+
+    run(test())
+    assert caplog.text.count("does not read") == 1
+
+
+def test_a_reply_that_has_waited_counts_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with served(max_unsent_bytes=2 * LONGER) as stage:
+            first, second = await stage.connect(), await stage.connect()
+            first.writer.write(LONGER_ROUTE * 2)
+            for _ in range(2):
+                assert len((await first.response())[2]) == LONGER
+            first.writer.write(LONGER_ROUTE)
+            await until(lambda: len(stage.seen) == 3)
+            second.writer.write(LONGER_ROUTE)
+            for peer in (second, first):
+                assert len((await peer.response())[2]) == LONGER
+
+    run(test())
+    assert "does not read" not in caplog.text
+
+
+def test_messages_that_wait_behind_others_count(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with served(max_unsent_bytes=3 * LONGER) as stage:
+            first, second = await stage.connect(), await stage.connect()
+            first.writer.write(named(1, "crowd"))
+            await stage.began.wait()
+            second.writer.write(LONGER_ROUTE)
+            assert len((await second.response())[2]) == LONGER
+            with pytest.raises(BROKEN):
+                await first.response()
+
+    run(test())
+    assert caplog.text.count("does not read") == 1
 
 
 def test_what_a_client_has_yet_to_be_sent_counts_too(caplog: pytest.LogCaptureFixture) -> None:
@@ -696,6 +922,35 @@ def test_a_client_that_does_not_read_is_hung_up_on_after_a_while(caplog: pytest.
                 await peer.response()
 
     run(test())
+
+
+def test_a_client_that_has_taken_all_is_not_taken_for_one_that_does_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with served(write_deadline=0.3) as stage:
+            peer = await stage.connect()
+            for _ in range(2):
+                peer.writer.write(WHOLE)
+                assert (await peer.response())[0] == 200
+                await asyncio.sleep(0.6)
+
+    run(test())
+    assert not caplog.records
+
+
+def test_a_stream_that_is_read_slowly_is_not_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with served(write_deadline=0.8, keep_alive=0.1) as stage:
+            peer = await stage.connect()
+            peer.writer.write(named(1, "burst"))
+            taken = b""
+            for _ in range(8):
+                taken += await peer.reader.readexactly(LONG // 8)
+                await asyncio.sleep(0.2)
+            while b'"sent"' not in taken:
+                taken = taken[-10:] + await peer.reader.read(1 << 20)
+
+    run(test())
+    assert not caplog.records
 
 
 def test_the_time_in_which_the_server_was_busy_is_not_its_clients_delay(caplog: pytest.LogCaptureFixture) -> None:
@@ -750,19 +1005,42 @@ def test_a_client_that_does_not_read_gets_no_further_replies_meanwhile() -> None
     run(test())
 
 
-def test_a_client_that_goes_meanwhile_is_not_answered() -> None:
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_client_that_goes_meanwhile_is_not_answered(loop: Any, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with served() as stage:
             peer = await stage.connect()
             peer.writer.write(LONG_ROUTE * 5)
             await until(lambda: len(stage.seen) == 2)
-            peer.writer.transport.abort()
-            other = await stage.connect()
-            other.writer.write(WHOLE)
-            assert (await other.response())[0] == 200
+            await gone(stage, peer)
             assert len(stage.seen) == 2
 
-    run(test())
+    run(test(), loop=loop)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("kind", ["wait", "tell_and_wait", "a route"])
+def test_an_answer_for_a_client_that_has_gone_is_dropped(
+    kind: str, loop: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            if kind == "a route":
+                peer.writer.write(LONG_ROUTE.replace(b"/long", b"/wait"))
+            else:  # a client of a session may come back for its answer
+                peer.writer.write(post(initialize()))
+                session = (await peer.response())[1]["mcp-session-id"].encode()
+                params = {"name": kind, "arguments": {}, "_meta": {"progressToken": 1}}
+                peer.writer.write(post(message(1, "tools/call", params), b"Mcp-Session-Id: %b\r\n" % session))
+            await stage.began.wait()
+            await gone(stage, peer)
+            stage.go.set()
+            await stage.ended.wait()
+
+    run(test(), loop=loop)
+    assert not caplog.records
 
 
 # ---------------------------------------------------------------- the end
@@ -805,6 +1083,20 @@ def test_a_route_that_does_not_end_is_refused_at_a_stop(caplog: pytest.LogCaptur
     assert "failed" not in caplog.text
 
 
+def test_a_route_that_does_not_end_and_whose_client_has_gone_ends_at_a_stop(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with served(drain=0.1) as stage:
+            peer = await stage.connect()
+            peer.writer.write(b"GET /forever HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await stage.began.wait()
+            await gone(stage, peer)
+            stage.serving.cancel()
+            await asyncio.wait([stage.serving])
+
+    run(test(), seconds=10)
+    assert not caplog.records
+
+
 def test_a_client_that_does_not_read_does_not_delay_a_stop(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -824,5 +1116,20 @@ def test_a_client_that_does_not_read_does_not_delay_a_stop(
             assert "does not read" in caplog.text
             with pytest.raises(BROKEN):
                 await peer.response()
+
+    run(test(), seconds=10)
+
+
+@pytest.mark.parametrize("kind", ["reply", "stream"])
+def test_what_nobody_has_read_when_the_time_for_a_stop_is_over_is_dropped(kind: str) -> None:
+    async def test() -> None:
+        async with served(drain=0.1) as stage:
+            peer = await stage.connect()
+            peer.writer.write(LONGER_ROUTE if kind == "reply" else named(1, "crowd"))
+            await peer.reader.readuntil(b"\r\n\r\n")
+            stage.serving.cancel()
+            await asyncio.wait([stage.serving])
+            with pytest.raises(BROKEN):
+                await peer.reader.readexactly(LONGER)
 
     run(test(), seconds=10)

@@ -24,7 +24,8 @@ from redstart.transports.request import JSON_ONLY, HeaderList, HttpRequest, Limi
 
 log = logging.getLogger("redstart")
 _EAGER: Final = sys.version_info >= (3, 12)
-_STATUS: Final = {s.value: b"HTTP/1.1 %d %b\r\n" % (s.value, s.phrase.encode()) for s in HTTPStatus}
+_PHRASES: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
+_STATUS: Final = {code: b"HTTP/1.1 %d %b\r\n" % (code, _PHRASES.get(code, b"")) for code in range(200, 600)}
 MAX_HEAD: Final = 64 * 1024
 MAX_HEADERS: Final = 256
 MAX_KNOWN: Final = 2048
@@ -109,7 +110,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._starting = False
         self._midway = False
         self._in_head = True
-        self._packet = b""
         self._unused = 0  # the bytes since the parser has last reported a whole head, a part of a body, or an end
         self._refusal: tuple[int, bytes] | None = None
         self._unsent = 0
@@ -165,9 +165,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
-        self._drop_body()
         self._midway = True
-        self._in_head = True
         self.reading = True
         self.since = self.loop.time()
 
@@ -217,7 +215,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._unused = 0
         body = bytes(self._body)
         self._drop_body()
-        if self.transport.is_closing() or self._refusal is not None:
+        if self._refusal is not None:
             return
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         head = Head(self._scope(), dict(self.headers), keep_alive, len(body))
@@ -450,7 +448,7 @@ class Cycle(HttpRequest, kw_only=True):
         except BaseException as error:
             self._fail(500, b"internal server error", error)
         else:
-            if not self.response_complete and not self.disconnected:
+            if not self.response_complete:
                 self._wire.transport.close()
         finally:
             self._wire.tasks.discard(self.task)
@@ -498,7 +496,7 @@ class Cycle(HttpRequest, kw_only=True):
 
     async def _is_ready(self, size: int) -> bool:
         """Wait until the client has taken what was sent; so many bytes wait with it. False where it has gone."""
-        if self._wire.flow.write_paused and not self.disconnected:
+        if self._wire.flow.write_paused:
             await self._wire.caught_up(size)
         return not self.disconnected
 
@@ -523,6 +521,8 @@ class Cycle(HttpRequest, kw_only=True):
     def watch(self, watcher: Watcher, patience: float) -> None:
         self._watcher = watcher
         self._patience = patience
+        if self.disconnected:  # it went before anybody watched, such as while its token was checked
+            self._wire.loop.call_soon(self.lose)
 
     def unwatch(self) -> None:
         self._watcher = None
@@ -530,16 +530,24 @@ class Cycle(HttpRequest, kw_only=True):
     # ------------------------------------------------------------ the wire
 
     def _head(self, status: int, headers: HeaderList) -> bytes:
-        self.response_started = True
         if self.granted:
             headers = self.with_granted(headers)
         if headers is JSON_ONLY and status == 200 and self.keep_alive:
-            return _JSON_HEAD
+            head = _JSON_HEAD
+        else:
+            head = self._checked_head(status, headers)
+        self.response_started = True
+        return head
+
+    def _checked_head(self, status: int, headers: HeaderList) -> bytes:
+        if status not in _STATUS:
+            raise ValueError(f"{status} is not the status of a response")
         head = _STATUS[status]
         for name, value in headers:
-            if b"\n" in value or b"\r" in value:
-                raise ValueError(f"the header {name!r} has a line break in its value")
-            head += b"%b: %b\r\n" % (name, value)
+            line = b"%b: %b" % (name, value)
+            if b"\n" in line or b"\r" in line:
+                raise ValueError(f"the header {line!r} has a line break")
+            head += line + b"\r\n"
         return head if self.keep_alive else head + b"connection: close\r\n"
 
     def _end(self) -> None:
