@@ -295,7 +295,19 @@ def test_a_class_says_which_fields_it_has(make: Callable[[], Any], words: str) -
 def test_none_is_absent() -> None:
     """Whatever is not given can be given as None, but for numbers that a server cannot do without."""
     shared = dict.fromkeys(
-        ("title", "description", "icons", "meta", "needs", "executor", "timeout", "visible", "tags", "annotations")
+        (
+            "title",
+            "description",
+            "icons",
+            "meta",
+            "needs",
+            "executor",
+            "timeout",
+            "visible",
+            "scopes",
+            "tags",
+            "annotations",
+        )
     )
     for thing in (
         Tool("work", handler=handler, **shared),  # type: ignore[arg-type]

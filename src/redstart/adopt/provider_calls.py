@@ -136,7 +136,7 @@ class ProvidedTool:
     def __init__(self, tool: Tool, tool_call: ToolCall, *, defined: bool) -> None:
         self.tool = tool
         self.key = tool.key
-        self.visible = tool.visible
+        self.visible, self.scopes = tool.visible, tool.scopes
         self._tool_call = tool_call
         self._defined = defined
 

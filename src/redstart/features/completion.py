@@ -178,7 +178,7 @@ class Completions:
 
     def _matching(self, call: Call, uri: str) -> Completable | None:
         """The first template that `uri` fits."""
-        return next((template for template in self._templates.visible(call) if template.fits(uri)), None)
+        return next((template for template in self._templates.usable(call) if template.fits(uri)), None)
 
 
 def _source(label: str, value: object) -> object:

@@ -124,6 +124,7 @@ class Directory(Resource):
             mime_type="text/uri-list",
             cache=self.cache,
             visible=self.visible,
+            scopes=self.scopes,
             tags=self.tags,
         )
 

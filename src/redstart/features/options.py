@@ -15,6 +15,7 @@ from redstart.features.rules import (
     CountOption,
     FlagOption,
     Rule,
+    ScopesOption,
     SecondsOption,
     TextOption,
     TextsOption,
@@ -199,6 +200,7 @@ class SharedOptions(TypedDict, total=False):
     executor: Annotated[Literal["inline", "thread", "process"] | None, Rule(one_of("inline", "thread", "process"))]
     timeout: SecondsOption
     visible: Annotated[Visible | None, Rule(function)]
+    scopes: ScopesOption
     tags: TextsOption
 
 
@@ -279,6 +281,7 @@ class Declared:
         self.executor = options["executor"]
         self.timeout = options["timeout"]
         self.visible = options["visible"]
+        self.scopes: tuple[str, ...] = options["scopes"]  # type: ignore[assignment]  # by its rule
         self.tags = frozenset(options["tags"])
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -10,15 +9,13 @@ from uuid import UUID
 from msgspec import Struct, convert
 from msgspec.structs import force_setattr
 
+from redstart.features.rules import scope_list
 from redstart.wire.types import Explained
 
 _NAMES: Final = ("principal", "subject", "sub", "id", "username", "name")
 EXPECTED: Final = (
     f"a non-empty str, or a dict or object with one of: {', '.join(_NAMES)} (a non-empty str, int or UUID)"
 )
-
-_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-"""A scope as RFC 6749 allows it: visible ASCII without quotes and backslashes."""
 
 
 class User(Struct, frozen=True, tag_field="kind", tag="redstart.User", metaclass=Explained):
@@ -57,15 +54,6 @@ class User(Struct, frozen=True, tag_field="kind", tag="redstart.User", metaclass
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
-
-
-def scope_list(label: str, value: object) -> tuple[str, ...]:
-    """Scopes from a list, or from one text with spaces between them, each of them once."""
-    listed = value.split() if isinstance(value, str) else value
-    found = tuple(dict.fromkeys(listed)) if isinstance(listed, Iterable) else ()
-    if not isinstance(listed, Iterable) or not all(isinstance(one, str) and _SCOPE.fullmatch(one) for one in found):
-        raise TypeError(f"{label} must be a list of texts without spaces, quotes and backslashes")
-    return found
 
 
 def scopes_of(user: object) -> frozenset[str]:

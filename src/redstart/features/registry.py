@@ -53,7 +53,11 @@ class Compiled(Struct, Generic[D], eq=False, kw_only=True):
     invoke: Invoke = not_equipped
     """Runs the handler within its limits."""
     sees: Callable[[Call], bool] | None = None
-    """Whether the client of a call may see it. None means that everybody may."""
+    """Whether it is in the lists that the client of a call gets. None means that it is in all of them."""
+    admits: Callable[[Call], bool] | None = None
+    """Whether the client of a call may use it. None means that everybody may."""
+    refusal: Callable[[Call], ProtocolError | None] | None = None
+    """The error for a client that may know of it, but whose token lacks a scope."""
     number: int = 0
     """Its place in the list: what is registered later has a higher one."""
 
@@ -222,17 +226,24 @@ class Catalog(Generic[T]):
     # ------------------------------------------------------------ visibility
 
     def find(self, key: str, call: Call) -> T | None:
-        """The item with this key, if the client of `call` may see it."""
+        """The item with this key, if the client of `call` may use it."""
         item = self.items.get(key)
-        return item if item is None or item.sees is None or item.sees(call) else None
+        return item if item is None or item.admits is None or item.admits(call) else None
+
+    def usable(self, call: Call) -> list[T]:
+        """All items that the client of `call` may use."""
+        return [item for item in list(self.items.values()) if item.admits is None or item.admits(call)]
 
     def visible(self, call: Call) -> list[T]:
-        """All items that the client of `call` may see."""
+        """All items that the client of `call` may see in lists."""
         items = list(self.items.values())
         return [item for item in items if item.sees is None or item.sees(call)] if self._private else items
 
     def unknown(self, key: str, call: Call) -> ProtocolError:
-        """The error for a key that does not exist, or that the client of `call` may not see."""
+        """The error for a key that does not exist, or that the client of `call` may not see or use."""
+        item = self.items.get(key)
+        if item is not None and item.refusal is not None and (refusal := item.refusal(call)) is not None:
+            return refusal
         hint = did_you_mean(key, (item.key for item in self.visible(call)))
         return ProtocolError(INVALID_PARAMS, f"Unknown {self._kind}: {key[:200]}{hint}")
 

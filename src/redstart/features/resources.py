@@ -231,7 +231,7 @@ class Resources:
         """The resource with exactly this URI, else the first template that it fits, types included."""
         exact = self.catalog.find(uri, call)
         refused: ShapeError | None = None
-        for resource in (exact,) if exact is not None else self.templates.visible(call):
+        for resource in (exact,) if exact is not None else self.templates.usable(call):
             try:
                 arguments = resource.bind(uri)
             except ShapeError as error:
@@ -247,12 +247,17 @@ class Resources:
         """Who may see what is at `uri`, as a function of a call; None means everybody, as for a URI of nothing."""
         exact = self.catalog.items.get(uri)
         fits = (one for one in self.templates.items.values() if one.fits(uri))
-        rules = [resource.sees for resource in (exact, *fits) if resource is not None]
+        rules = [resource.admits for resource in (exact, *fits) if resource is not None]
         if not rules or None in rules:
             return None
-        return lambda call: any(sees(call) for sees in rules if sees is not None)
+        return lambda call: any(admits(call) for admits in rules if admits is not None)
 
     def not_found(self, call: Call, uri: str) -> ProtocolError:
+        """The error for a URI of nothing that the client of `call` may use."""
+        fits = (one for one in self.templates.items.values() if one.refusal is not None and one.fits(uri))
+        for resource in (self.catalog.items.get(uri), *fits):
+            if resource is not None and resource.refusal is not None and (refused := resource.refusal(call)):
+                return refused
         templates = (resource.template for resource in self.templates.visible(call))
         refusals = (why for template in templates if template is not None and (why := template.refused(uri)))
         refusal = next(refusals, None)

@@ -9,6 +9,7 @@ import inspect
 import math
 import operator
 import os
+import re
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,6 +34,8 @@ Reader = Callable[[str, Any], Any]
 """Gives the value as it is kept; what is wrong is a TypeError or ValueError whose text begins with the label."""
 
 # Files that are not the user's: ours, those of Python that evaluate an annotation written as text, and asyncio.
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+"""A scope as RFC 6749 has it: visible ASCII without quotes and backslashes."""
 NOT_THEIRS: Final = (
     os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
     os.path.join(os.path.dirname(asyncio.__file__), ""),
@@ -237,6 +240,15 @@ def names(label: str, value: object) -> tuple[str, ...]:
     return texts(label, [value] if isinstance(value, str) else value)
 
 
+def scope_list(label: str, value: object) -> tuple[str, ...]:
+    """Scopes from a list, or from one text with spaces between them, each of them once."""
+    listed = value.split() if isinstance(value, str) else value
+    found = tuple(dict.fromkeys(listed)) if isinstance(listed, Iterable) else ()
+    if not isinstance(listed, Iterable) or not all(isinstance(one, str) and _SCOPE.fullmatch(one) for one in found):
+        wrong(label, "a list of scopes: texts without spaces, quotes and backslashes", value)
+    return found
+
+
 def mapping(label: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         wrong(label, "a dict with text keys", value)
@@ -326,3 +338,4 @@ FlagOption: TypeAlias = Annotated[bool, FLAG]
 SecondsOption: TypeAlias = Annotated[float | None, Rule(endless_seconds)]
 TextOption: TypeAlias = Annotated[str | None, Rule(text)]
 TextsOption: TypeAlias = Annotated[Iterable[str], Rule(texts, (), optional=True)]
+ScopesOption: TypeAlias = Annotated[str | Iterable[str], Rule(scope_list, (), optional=True)]

@@ -210,7 +210,7 @@ class Tools:
     def call(self, call: Call) -> Awaitable[t.ToolResult]:
         params: t.CallToolParams = call.params
         tool = self.items.get(params.name)
-        if tool is None or (tool.sees is not None and call.task is None and not tool.sees(call)):
+        if tool is None or (tool.admits is not None and call.task is None and not tool.admits(call)):
             raise self.catalog.unknown(params.name, call)  # a task was allowed when it was created
         raw = params.arguments
         if tool.header_rules and call.headers is not None and call.dialect.modern:

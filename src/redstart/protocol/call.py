@@ -5,7 +5,7 @@ Pure data: who runs a Call, and on which stream its messages go, is filled in by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
@@ -173,6 +173,8 @@ class Call(Struct, eq=False):
     progress: float | None = None
     uses: dict[str, int] | None = None
     status: int = 200
+    needed_scopes: Sequence[str] = ()
+    """With the status 403: the scopes that a token needs for it."""
 
     @property
     def name(self) -> str | None:

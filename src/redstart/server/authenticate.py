@@ -10,7 +10,8 @@ from typing import Final
 
 from redstart.execution.threads import Pool
 from redstart.features.errors import ErrorPolicy, log
-from redstart.features.principal import principal_key, scope_list, scopes_of
+from redstart.features.principal import principal_key, scopes_of
+from redstart.features.rules import scope_list
 from redstart.schema.callables import is_async
 from redstart.server.settings import Authenticate
 

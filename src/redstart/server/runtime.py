@@ -36,6 +36,7 @@ from redstart.wire.types import Text, ToolResult
 if TYPE_CHECKING:
     from redstart.asking.dialogue import Asking
     from redstart.asking.seal import KeyRing
+    from redstart.features.principal import User
     from redstart.features.prompts import CompiledPrompt
     from redstart.features.replica import Replica
     from redstart.features.resources import CompiledResource, Resources
@@ -159,6 +160,19 @@ class Runtime(Runner):
         from redstart.server.authenticate import Authenticator
 
         return Authenticator(auth, self.errors)
+
+    def local_user(self) -> User | None:
+        """Who the client on stdio is. No token can come from there, so `auth=` is not applied, and this is logged."""
+        scopes = tuple(self.options["stdio_scopes"])
+        if self.options["auth"] is None and not scopes:
+            return None
+        from redstart.features.principal import User
+
+        if self.options["auth"] is None:
+            return User("local", scopes=scopes)
+        has = f"has the scopes {' '.join(scopes)}" if scopes else "has no scopes; Server(stdio_scopes=…) gives it some"
+        log.warning("auth= is not applied on stdio: every call is made by the local user, who %s", has)
+        return User("local", scopes=scopes)
 
     @cached_property
     def keys(self) -> KeyRing:
@@ -357,6 +371,8 @@ class Runtime(Runner):
             return call.link.reply(call, result)
         except ProtocolError as error:
             call.status = 503 if error.retry_after else call.dialect.status(error.code)
+            if error.scopes and call.batch is None:
+                call.status, call.needed_scopes = 403, error.scopes
             return call.link.fail(call, error)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit, Unwind):
             raise

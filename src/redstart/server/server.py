@@ -323,7 +323,11 @@ class Server:
     def _add(self, declared: Any, replace: bool) -> None:
         compiled = declared.compile(self._executor)
         if declared.visible is not None:
-            compiled.sees = self._executor.seen_by(declared.visible)
+            compiled.sees = compiled.admits = self._executor.seen_by(declared.visible)
+        if declared.scopes:
+            from redstart.features.scopes import guard
+
+            guard(compiled, declared.scopes)
         registry: Registry[Any] = self.tools
         if declared.kind != "tool":
             self._dispatch.check_completers(compiled)

@@ -13,6 +13,7 @@ from redstart.features.rules import (
     CountOption,
     FlagOption,
     Rule,
+    ScopesOption,
     SecondsOption,
     TextOption,
     TextsOption,
@@ -181,6 +182,7 @@ class ServerOptions(TypedDict, total=False):
     lifespan: Annotated[Lifespan | None, Rule(lifespan)]
     middleware: Annotated["Sequence[Middleware]", MIDDLEWARE]
     auth: Annotated[Authenticate | None, Rule(auth)]
+    stdio_scopes: ScopesOption
     keys: Annotated[Sequence[str | bytes | bytearray | memoryview] | None, Rule(checked_keys, (), optional=True)]
     store: Annotated["str | SharedState | None", Rule(store)]
     tasks: Annotated["TaskLimits | None", Rule(task_limits)]

@@ -6,7 +6,7 @@ Spec: RFC 6750 (challenges), RFC 9728 (metadata), /specification/2026-07-28/basi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -37,13 +37,14 @@ class ProtectedResource:
 
     async def admit(self, request: HttpRequest) -> None:
         """Find the user of a request, or refuse it with a challenge."""
+        request.challenge = self.challenge
         try:
             request.user = await self._authenticator.user(_bearer_token(request))
         except AuthError as error:
             challenge = [self.challenge(request, error.code)] if error.status in (400, 401, 403) else []
             raise Rejection(error.status, str(error), *challenge) from None
 
-    def challenge(self, request: HttpRequest, code: str, scopes: Iterable[str] = ()) -> tuple[bytes, bytes]:
+    def challenge(self, request: HttpRequest, code: str, scopes: Sequence[str] = ()) -> tuple[bytes, bytes]:
         """The header that tells a client what its token must be, and where to get one.
 
         It names all scopes that the operation needs: a client asks for exactly those.

@@ -7,7 +7,7 @@ connection, where a reply is one write and the connection itself reports that th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from msgspec import Struct
@@ -76,6 +76,8 @@ class HttpRequest(Struct, eq=False):
     """The task that serves the request."""
     user: object = None
     """What `auth=` returned for its token."""
+    challenge: Callable[[HttpRequest, str, Sequence[str]], tuple[bytes, bytes]] | None = None
+    """Makes the header for a token that lacks scopes; None without `auth=`."""
     granted: HeaderList = []
     """Headers of every response, errors too, which let a page of an allowed site read it."""
 

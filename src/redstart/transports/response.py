@@ -193,6 +193,9 @@ class Response(Struct, eq=False):
                 headers = [JSON, *self._headers] if self._headers else JSON_ONLY
                 if status == 503:
                     headers = [*headers, LATER]
+                elif status == 403 and self._request.challenge is not None:
+                    needed = self._calls[0].needed_scopes
+                    headers = [*headers, self._request.challenge(self._request, "insufficient_scope", needed)]
                 await self._request.reply(status, data, headers)
                 return
         writer = self._writer or self._open_writer()  # a cancelled call ends as a stream without an answer

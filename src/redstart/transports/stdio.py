@@ -138,6 +138,7 @@ class StdioPeer(asyncio.Protocol):
 
     def __init__(self, server: Hosted, framer: Framer, sink: int | BinaryIO) -> None:
         self._runtime = server.runtime
+        self._user = server.runtime.local_user()
         self._framer = framer
         self._loop = asyncio.get_running_loop()
         self.link = server.runtime.link()
@@ -164,10 +165,10 @@ class StdioPeer(asyncio.Protocol):
 
     def feed(self, data: bytes) -> None:
         """Bytes from the peer; what they lead to goes out in one write where it can."""
-        channel, runtime = self.channel, self._runtime
+        channel, runtime, user = self.channel, self._runtime, self._user
         channel.held = True
         for message in self._framer.feed(data):
-            runtime.feed(self, message)
+            runtime.feed(self, message, user)
         channel.release()
 
     data_received = feed
@@ -179,7 +180,7 @@ class StdioPeer(asyncio.Protocol):
         """No more input."""
         rest = self._framer.pending()
         if rest:
-            self._runtime.feed(self, rest)
+            self._runtime.feed(self, rest, self._user)
         self.stop()
 
     def stop(self) -> None:

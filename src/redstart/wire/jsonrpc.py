@@ -6,7 +6,7 @@ Spec: https://www.jsonrpc.org/specification, /specification/2026-07-28/basic (er
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -50,6 +50,11 @@ class ProtocolError(Exception):
         self.code = code
         self.message = message
         self.data = data
+
+    @property
+    def scopes(self) -> Sequence[str]:
+        """What the token of the caller needs, if that is why: over HTTP the status is 403, with a challenge."""
+        return ()
 
     def __reduce__(self) -> tuple[type[ProtocolError], tuple[int, str, Any]]:
         return type(self), (self.code, self.message, self.data)
