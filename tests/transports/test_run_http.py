@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +18,13 @@ import pytest
 from redstart import Server
 from redstart.transports import serve
 from redstart.transports.listen import bind
-from support import MODERN, initialize, modern, run, until
+from support import MODERN, Peer, initialize, modern, run, until
+from tasks.clients import EXTENSION
 
 SOON = 0.05
 """Seconds in place of those after which a person is told that a stop takes time."""
+LONG = 12 * 1024 * 1024
+"""More than fits into the sockets."""
 
 
 class Connection:
@@ -69,8 +73,8 @@ class Connection:
 class Serving:
     """A server with a call that waits, on a free port of this host, and the connections of its clients."""
 
-    def __init__(self, host: str = "127.0.0.1", **options: Any) -> None:
-        self.server = Server("here")
+    def __init__(self, host: str = "127.0.0.1", store: str | None = None, **options: Any) -> None:
+        self.server = Server("here", store=store)
         self.working = asyncio.Event()
         self.finish = asyncio.Event()
         self.ends: list[str] = []
@@ -83,7 +87,12 @@ class Serving:
         async def work() -> str:
             return await self._wait("call")
 
+        @self.server.tool(task="required", retries=1)
+        async def job() -> str:
+            return await self._wait("task")
+
         self.server.route("/wait")(self._route)
+        self.server.route("/long")(lambda: "x" * LONG)
         self.task = asyncio.create_task(self.server.run_async("http", listener=self.listener, **options))
 
     async def _route(self) -> str:
@@ -120,8 +129,8 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(host: str = "127.0.0.1", **options: Any) -> AsyncIterator[Serving]:
-    made = Serving(host, **options)
+async def serving(host: str = "127.0.0.1", store: str | None = None, **options: Any) -> AsyncIterator[Serving]:
+    made = Serving(host, store, **options)
     try:
         yield made
     finally:
@@ -256,6 +265,91 @@ def test_a_signal_lets_open_calls_finish(
     run(test())
 
 
+def test_a_stop_that_waits_for_nothing_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    async def test() -> None:
+        async with serving(drain=20) as s:
+            client = await s.connect()
+            client.post(initialize())
+            assert (await client.response())[0] == 200
+            capsys.readouterr()
+            kill(signal.SIGINT)
+            await s.task
+            assert capsys.readouterr().err == ""
+
+    run(test(), seconds=10)
+
+
+def test_a_request_whose_client_has_gone_may_finish() -> None:
+    async def test() -> None:
+        async with serving(drain=20) as s:
+            client, idle = await s.connect(), await s.connect()
+            client.get("/wait")
+            await s.working.wait()
+            client.close()
+            await asyncio.sleep(SOON)
+            kill(signal.SIGTERM)
+            await idle.ended()
+            await asyncio.sleep(SOON)
+            s.finish.set()
+            await s.task
+            assert s.ends == []
+
+    run(test(), seconds=10)
+
+
+def test_a_client_that_reads_gets_the_whole_of_its_answer() -> None:
+    async def test() -> None:
+        async with serving(drain=20) as s:
+            client, idle = await s.connect(), await s.connect()
+            client.get("/long")
+            await client.read_until(b"\r\n\r\n")
+            kill(signal.SIGTERM)
+            await idle.ended()
+            await asyncio.sleep(SOON)
+            assert len(await client.ended()) == LONG
+            await s.task
+
+    run(test())
+
+
+def test_a_client_that_does_not_read_is_left_when_its_time_is_over() -> None:
+    async def test() -> None:
+        async with serving(drain=SOON) as s:
+            client = await s.connect()
+            client.get("/long")
+            await client.read_until(b"\r\n\r\n")
+            kill(signal.SIGTERM)
+            await s.task
+            assert len(await client.ended()) < LONG
+
+    run(test())
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_tasks_go_on_elsewhere_at_once_and_those_in_memory_have_the_time_of_open_calls(
+    shared: bool, tmp_path: Path
+) -> None:
+    async def test() -> None:
+        async with serving(store=f"sqlite:///{tmp_path / 'tasks.db'}" if shared else None, drain=20) as s:
+            peer = await Peer(s.server, capabilities=EXTENSION).open()
+            await peer.request("tools/call", {"name": "job"})
+            await s.working.wait()
+            s.working.clear()
+            client, idle = await s.call(), await s.connect()
+            kill(signal.SIGTERM)
+            await idle.ended()
+            if shared:
+                await until(lambda: s.ends == ["task"])
+            else:
+                await asyncio.sleep(4 * SOON)
+                assert s.ends == []
+            s.finish.set()
+            assert (await client.response())[0] == 200
+            await s.task
+
+    run(test(), seconds=10)
+
+
 def test_a_second_ctrl_c_ends_at_once() -> None:
     async def test() -> None:
         async with serving(drain=20) as s:
@@ -291,16 +385,17 @@ def test_a_cancellation_lets_open_calls_finish_too(
     run(test())
 
 
-def test_a_call_that_takes_too_long_is_ended_and_its_client_told() -> None:
+def test_a_call_that_takes_too_long_is_ended_and_its_client_told(capsys: pytest.CaptureFixture[str]) -> None:
     async def test() -> None:
         async with serving(drain=0.1) as s:
             client = await s.call()
-            kill(signal.SIGTERM)
+            kill(signal.SIGINT)
             status, answer = await client.response()
             assert status == 200
             assert "stopping" in answer["error"]["message"]
             await s.task
             assert s.ends == ["call"]
+            assert "Ctrl-C" not in capsys.readouterr().err  # there was no time for it
 
     run(test())
 

@@ -152,7 +152,6 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
         for listener in sockets or ():
             self.servers.append(await self._listen(listener))
         sys.stderr.write(self._announcement)  # now, because whoever reads it may send a signal
-        sys.stderr.flush()
 
     async def _listen(self, listener: socket.socket) -> asyncio.Server:
         """As uvicorn does it, which has no limit of its own for the handshake of TLS."""
@@ -232,11 +231,8 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
     async def _drained(self) -> bool:
         """Whether open requests finish in the time they have; a person who waits for that is told so."""
         first = min(self._drain, PATIENCE)
-        if await self._quiet(first):
-            return True
-        if self._watched and self._drain > first:
+        if not await self._quiet(first) and self._watched and self._drain > first:
             sys.stderr.write(f"stopping: open requests have {self._drain:g} s to finish; Ctrl-C ends them now\n")
-            sys.stderr.flush()
         return await self._quiet(self._drain - first)
 
     async def _quiet(self, seconds: float) -> bool:
