@@ -29,6 +29,7 @@ OF_HTTP: Final = {
     "tls_cert": "tls_cert",
     "tls_key": "tls_key",
     "trust_proxy": "trusted_proxies",
+    "access_log": "access_log",
     "drain": "drain",
     "drain_delay": "drain_delay",
 }
@@ -73,6 +74,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-key", help="PEM file of its key, if that is another file")
     trusted = "network of a proxy whose X-Forwarded-* headers count, as 10.0.0.0/8; unix for those of a unix socket"
     parser.add_argument("--trust-proxy", action="append", help=trusted)
+    lines = "write a line of JSON to stderr for each request, without tokens and query strings"
+    parser.add_argument("--access-log", action="store_true", default=None, help=lines)
     wait = f"seconds for open calls at the end (default {DRAIN:g})"
     parser.add_argument("--drain", type=seconds, help=wait)
     notice = "seconds to go on after a signal, while /readyz is a 503, before new connections are refused (default 0)"

@@ -537,6 +537,7 @@ class Cycle(HttpRequest, kw_only=True):
         else:
             head = self._checked_head(status, headers)
         self.response_started = True
+        self.status = status
         return head
 
     def _checked_head(self, status: int, headers: HeaderList) -> bytes:

@@ -81,24 +81,8 @@ class Endpoint:
         self.drain = self.runtime.drain = options["drain"]
         self._protected = self._protect(options["public_url"])
         self._proxies: Proxies | None = options["trusted_proxies"] or None  # type: ignore[assignment]  # by its rule
-        replica = self.runtime.replica
-        keys = found_keys(self.runtime.given_keys)[1]
-        self._has_keys = bool(keys)
-        open_sessions: Callable[..., Sessions] = Sessions
-        if replica is not None:
-            from redstart.transports.shared import SharedSessions
-
-            open_sessions = partial(SharedSessions, replica, self.runtime)
-        self.sessions = open_sessions(
-            keys,
-            self.runtime.link,
-            self.runtime.hub.peers.add,
-            self._end_session,
-            limit=options["max_sessions"],
-            idle=options["session_idle"],
-            kept_bytes=options["max_kept_bytes"],
-        )
-        self._shared: SharedSessions | None = self.sessions if replica is not None else None  # type: ignore[assignment]
+        self._has_keys, self.sessions = self._open_sessions(options)
+        self._shared: SharedSessions | None = self.sessions if self.runtime.replica is not None else None  # type: ignore[assignment]
         self._responses: dict[Response, tuple[str | None, int]] = {}
         """What runs, with the owner of a large body and its bytes."""
         self._left: dict[Response, int] = {}  # whose clients have gone and may come back, the oldest first
@@ -113,7 +97,30 @@ class Endpoint:
             from redstart.transports.legacy_sse import LegacySse
 
             self._legacy = LegacySse(self)
+        if options["access_log"]:
+            from redstart.transports.access_log import logged
+
+            self.serve = logged(self.serve)  # type: ignore[method-assign, assignment]  # it costs nothing without the option
         claim_paths(server, self._paths | (self._legacy.paths if self._legacy is not None else frozenset()))
+
+    def _open_sessions(self, options: EndpointOptions) -> tuple[bool, Sessions]:
+        """Whether keys are configured, and the sessions, which several processes may share."""
+        replica = self.runtime.replica
+        keys = found_keys(self.runtime.given_keys)[1]
+        open_sessions: Callable[..., Sessions] = Sessions
+        if replica is not None:
+            from redstart.transports.shared import SharedSessions
+
+            open_sessions = partial(SharedSessions, replica, self.runtime)
+        return bool(keys), open_sessions(
+            keys,
+            self.runtime.link,
+            self.runtime.hub.peers.add,
+            self._end_session,
+            limit=options["max_sessions"],
+            idle=options["session_idle"],
+            kept_bytes=options["max_kept_bytes"],
+        )
 
     def _protect(self, public_url: str | None) -> ProtectedResource | None:
         if self.runtime.authenticator is None:

@@ -108,6 +108,7 @@ class EndpointOptions(TypedDict, total=False):
     max_kept_bytes: Annotated[int, Rule(at_least(1), KEPT_BYTES)]
     trusted_proxies: Annotated[Iterable[str], Rule(_proxies, (), optional=True)]
     legacy_sse: FlagOption
+    access_log: FlagOption
     health_path: Annotated[str | None, Rule(_probe_path, "/healthz", optional=False)]
     ready_path: Annotated[str | None, Rule(_probe_path, "/readyz", optional=False)]
 

@@ -76,6 +76,8 @@ class HttpRequest(Struct, eq=False):
     """The task that serves the request."""
     user: object = None
     """What `auth=` returned for its token."""
+    status: int = 0
+    """The status of the response, once it has begun."""
     challenge: Callable[[HttpRequest, str, Sequence[str]], tuple[bytes, bytes]] | None = None
     """Makes the header for a token that lacks scopes; None without `auth=`."""
     granted: HeaderList = []
@@ -163,10 +165,12 @@ class AsgiRequest(HttpRequest, kw_only=True):
         headers = [(b"content-length", b"%d" % len(body)), *headers]
         if self.granted:
             headers = self.with_granted(headers)
+        self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": b"" if self.scope["method"] == "HEAD" else body})
 
     async def begin(self, headers: HeaderList, data: bytes) -> None:
+        self.status = 200
         await self._send({"type": "http.response.start", "status": 200, "headers": self.with_granted(headers)})
         await self.send(data)
 
