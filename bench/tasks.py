@@ -96,7 +96,7 @@ async def at_the_store(url: str, count: int) -> list[float]:
             if task is not None and task.body.endswith(b"done"):
                 break
             await anext(told)
-        await told.aclose()  # type: ignore[attr-defined]
+        await told.aclose()
         if task.body != b"%d done" % number:
             raise WrongAnswer(task.body)
 

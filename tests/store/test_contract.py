@@ -139,7 +139,7 @@ async def test_a_subscriber_hears_its_topics_from_now_on(place: Place) -> None:
         await store.publish("b", b"\0\xff")
         await store.publish("a", b"")
         assert await heard(stream, 3) == [("a", b"1"), ("b", b"\0\xff"), ("a", b"")]
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         await store.publish("a", b"after")
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
@@ -151,7 +151,7 @@ async def test_a_subscriber_that_waits_is_told_that_it_is_closed(place: Place) -
         stream = store.subscribe("a")
         waiting = asyncio.ensure_future(heard(stream, 1))
         await asyncio.sleep(0)
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         with pytest.raises(StopAsyncIteration):
             await waiting
 

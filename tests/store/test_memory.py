@@ -89,7 +89,7 @@ def test_the_bus_wakes_those_who_listen_now() -> None:
         waiting = asyncio.ensure_future(anext(stream))
         await state.publish("a", b"3")
         assert await waiting == ("a", b"3")
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
 

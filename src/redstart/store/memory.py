@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from math import inf
 from operator import itemgetter
@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from redstart.store.bus import Bus
+from redstart.store.bus import Bus, Subscription
 from redstart.store.shared import StoreFull, check_message, log_position, owner_of, refill
-from redstart.store.tasks import CHANGED, OVERDUE, StoredTask, is_inserted, is_written, topic_of
+from redstart.store.tasks import CHANGED, OVERDUE, StoredTask, is_stamped, topic_of
 
 SWEPT: Final = 4
 """Expired entries that are removed at each write: more than are written, so that their number has a bound."""
@@ -140,7 +140,7 @@ class MemoryStore:
         check_message(data)
         self._bus.deliver(topic, data)
 
-    def subscribe(self, *topics: str) -> AsyncIterator[tuple[str, bytes]]:
+    def subscribe(self, *topics: str) -> Subscription:
         return self._bus.subscribe(*topics)
 
     # ------------------------------------------------------------ logs, rates
@@ -172,7 +172,7 @@ class MemoryStore:
         if len(owned) >= max_owned or len(self._tasks) >= max_all or task.id in self._tasks:
             return False
         self._account(task.owner, _task_size(task), self._clock())
-        is_inserted(task, self._now())
+        is_stamped(task, 1, self._now())
         self._tasks[task.id] = self._owned.setdefault(task.owner, owned)[task.id] = replace(task)
         self._place(task.id, queue, delay)
         self._tell(task.id, queue)
@@ -207,7 +207,7 @@ class MemoryStore:
         if kept is None:
             return False
         self._account(kept.owner, len(task.body) - len(kept.body), self._clock())
-        is_written(task, self._now())
+        is_stamped(task, task.version + 1, self._now())
         kept.body, kept.version, kept.updated = task.body, task.version, task.updated
         self._place(task.id, queue, delay)
         self._tell(task.id, queue)

@@ -26,8 +26,8 @@ from psycopg import AsyncConnection
 
 from redstart.store.bus import Subscription
 from redstart.store.remote import PING, TIMEOUT, Connections, RemoteBus, away, split_namespace
-from redstart.store.shared import check_message, key_bytes, log_position
-from redstart.store.tasks import CHANGED, OVERDUE, StoredTask, is_inserted, is_written, topic_of
+from redstart.store.shared import as_bytes, as_text, check_message, key_bytes, log_position
+from redstart.store.tasks import CHANGED, OVERDUE, StoredTask, is_stamped, topic_of
 
 log = logging.getLogger("redstart")
 Value: TypeAlias = "bytes | str | int | float | bool | list[bytes] | list[int] | None"
@@ -58,8 +58,8 @@ class PostgresStore:
         rows = await self._run(
             "task_insert",
             key=key_bytes(task.id),
-            id=_raw(task.id),
-            owner=_raw(task.owner),
+            id=as_bytes(task.id),
+            owner=as_bytes(task.owner),
             owner_key=key_bytes(task.owner),
             body=task.body,
             fence=task.fence,
@@ -67,10 +67,10 @@ class PostgresStore:
             max_all=max_all,
             **_placed(task, queue, delay),
         )
-        return is_inserted(task, _first(rows))
+        return is_stamped(task, 1, _first(rows))
 
     async def task_read(self, id: str, owner: str) -> StoredTask | None:
-        rows = await self._run("task_read", key=key_bytes(id), owner=_raw(owner))
+        rows = await self._run("task_read", key=key_bytes(id), owner=as_bytes(owner))
         return next(map(_task, rows), None)
 
     async def task_list(self, owner: str, after: str, limit: int) -> list[StoredTask]:
@@ -84,12 +84,12 @@ class PostgresStore:
     async def task_write(self, task: StoredTask, queue: str, delay: float) -> bool:
         key, placed = key_bytes(task.id), _placed(task, queue, delay)
         rows = await self._run("task_write", key=key, version=task.version, body=task.body, **placed)
-        return is_written(task, _first(rows))
+        return is_stamped(task, task.version + 1, _first(rows))
 
     async def task_hold(self, tasks: Sequence[StoredTask], hold: float) -> list[str]:
         keys, versions = [key_bytes(task.id) for task in tasks], [task.version for task in tasks]
         held = {id for (id,) in await self._run("task_hold", keys=keys, versions=versions, hold=hold)}
-        return [task.id for task in tasks if _raw(task.id) not in held]
+        return [task.id for task in tasks if as_bytes(task.id) not in held]
 
     async def task_delete(self, task: StoredTask) -> bool:
         return bool(await self._run("task_delete", key=key_bytes(task.id), version=task.version))
@@ -148,7 +148,7 @@ class PostgresStore:
         if name[:1] == b"\xff":  # the hash of a long topic
             topics = [topic for topic in self._bus.topics if key_bytes(topic) == name]
         else:
-            topics = [_text(name)]
+            topics = [as_text(name)]
         for topic in topics:
             self._bus.deliver(topic, data)
 
@@ -261,7 +261,7 @@ async def _close(connection: AsyncConnection[Row]) -> None:
 
 def _placed(task: StoredTask, queue: str, delay: float) -> dict[str, Value]:
     """Where a task is now, and who is told about it."""
-    changed = None if queue == OVERDUE else _message(CHANGED, _raw(queue))
+    changed = None if queue == OVERDUE else _message(CHANGED, as_bytes(queue))
     topic = _message(topic_of(task.id), b"")
     return {"queue": key_bytes(queue), "delay": delay, "topic": topic, "changed": changed}
 
@@ -274,7 +274,7 @@ def _task(row: Row) -> StoredTask:
     id, owner, body, version, fence, created, updated, now = cast(
         "tuple[bytes, bytes, bytes, int, int, float, float, float]", row
     )
-    return StoredTask(_text(id), _text(owner), body, version, fence, created, updated, now)
+    return StoredTask(as_text(id), as_text(owner), body, version, fence, created, updated, now)
 
 
 def _value(rows: list[Row]) -> bytes | None:
@@ -283,11 +283,3 @@ def _value(rows: list[Row]) -> bytes | None:
 
 def _first(rows: list[Row]) -> float | None:
     return cast("float", rows[0][0]) if rows else None
-
-
-def _raw(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogatepass")

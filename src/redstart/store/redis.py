@@ -35,8 +35,8 @@ from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseErro
 
 from redstart.store.bus import Subscription
 from redstart.store.remote import PING, TIMEOUT, Connections, RemoteBus, away, split_namespace
-from redstart.store.shared import StoreAway, check_message
-from redstart.store.tasks import CHANGED, StoredTask, is_inserted, is_written, topic_of
+from redstart.store.shared import StoreAway, as_bytes, as_text, check_message
+from redstart.store.tasks import CHANGED, StoredTask, is_stamped, topic_of
 
 log = logging.getLogger("redstart")
 Argument: TypeAlias = bytes | str | int | float
@@ -73,7 +73,7 @@ class RedisStore:
     async def task_insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int, delay: float = 0.0) -> bool:
         about = (task.id, task.owner, task.body, task.fence, queue, int(delay * SECOND), topic_of(task.id), CHANGED)
         now = await self._run("insert", *about, max_owned, max_all, durable=True)
-        return is_inserted(task, None if now is None else _seconds(now))
+        return is_stamped(task, 1, None if now is None else _seconds(now))
 
     async def task_read(self, id: str, owner: str) -> StoredTask | None:
         return next(iter(_tasks(await self._run("read", id, owner))), None)
@@ -87,12 +87,12 @@ class RedisStore:
     async def task_write(self, task: StoredTask, queue: str, delay: float) -> bool:
         about = (task.id, task.version, task.body, queue, int(delay * SECOND), topic_of(task.id), CHANGED)
         now = await self._run("write", *about)
-        return is_written(task, None if now is None else _seconds(now))
+        return is_stamped(task, task.version + 1, None if now is None else _seconds(now))
 
     async def task_hold(self, tasks: Sequence[StoredTask], hold: float) -> list[str]:
         versions = [each for task in tasks for each in (task.id, task.version)]
         changed = await self._run("hold", int(hold * SECOND), *versions)
-        return [_text(id) for id in cast("list[bytes]", changed)]
+        return [as_text(id) for id in cast("list[bytes]", changed)]
 
     async def task_delete(self, task: StoredTask) -> bool:
         return await self._run("delete", task.id, task.version) == 1
@@ -159,16 +159,16 @@ class RedisStore:
             self._bus.opened()
         elif message[0] == b"message":
             size, _, rest = message[2].partition(b" ")
-            self._bus.deliver(_text(rest[: int(size)]), rest[int(size) :])
+            self._bus.deliver(as_text(rest[: int(size)]), rest[int(size) :])
 
     # ------------------------------------------------------------ the engine
 
     def _key(self, kind: str, name: str) -> bytes:
-        return self._prefix + f"{kind}:{name}".encode("utf-8", "surrogatepass")
+        return self._prefix + as_bytes(f"{kind}:{name}")
 
     async def _run(self, method: str, *arguments: Argument, durable: bool = False) -> Reply:
         """Run a method of the script. Its text is sent if the engine does not have it."""
-        values = [each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each for each in arguments]
+        values = [as_bytes(each) if isinstance(each, str) else each for each in arguments]
         try:
             return await self._call("EVALSHA", SCRIPT_HASH, 1, self._prefix, method, *values, durable=durable)
         except NoScriptError:
@@ -274,11 +274,7 @@ def _tasks(reply: Reply) -> list[StoredTask]:
 def _task(row: list[bytes], now: float) -> StoredTask:
     id, owner, body, version, fence, *times = row
     created, updated = map(_seconds, times)
-    return StoredTask(_text(id), _text(owner), body, int(version), int(fence), created, updated, now)
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogatepass")
+    return StoredTask(as_text(id), as_text(owner), body, int(version), int(fence), created, updated, now)
 
 
 def _seconds(time: Reply) -> float:

@@ -158,7 +158,7 @@ class RemoteBus(Bus):
     async def close(self) -> None:
         """End the listener and all subscriptions."""
         runner, self._runner = self._runner, None
-        self._tried.clear()
+        self._tried = asyncio.Event()
         if runner is not None:
             runner.cancel()
             await asyncio.wait([runner], timeout=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from math import inf
 from typing import Final, ParamSpec, Protocol, TypeVar
@@ -51,6 +51,14 @@ async def patiently(call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.
             await asyncio.sleep(AGAIN)
 
 
+class Messages(Protocol):
+    """An iterator of topics and their messages. A reader that was cancelled while it waited may read on."""
+
+    def __aiter__(self) -> Messages: ...
+    async def __anext__(self) -> tuple[str, bytes]: ...
+    async def aclose(self) -> None: ...
+
+
 class SharedState(Protocol):
     """The state that all processes of an application share. Each method is atomic."""
 
@@ -74,7 +82,7 @@ class SharedState(Protocol):
     async def publish(self, topic: str, data: bytes) -> None:
         """Wake the subscribers of `topic`. A message has at most MAX_MESSAGE bytes."""
 
-    def subscribe(self, *topics: str) -> AsyncIterator[tuple[str, bytes]]:
+    def subscribe(self, *topics: str) -> Messages:
         """The messages of some topics, from now on, until the iterator is closed."""
 
     async def log_append(self, stream: str, data: bytes, maxlen: int = 1000, ttl: float | None = None) -> str:
@@ -117,13 +125,22 @@ def owner_of(key: str) -> str:
     return rest[: int(size)] if size.isdecimal() and len(size) < 6 else key.partition("/")[0]
 
 
+def as_bytes(text: str) -> bytes:
+    """A text as engines keep it: also with characters that are not valid Unicode."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def as_text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogatepass")
+
+
 def key_bytes(key: str) -> bytes:
     """A key, a topic or an id as an engine stores it: any text fits, and different texts stay different.
 
     >>> key_bytes("a"), len(key_bytes("a" * 1000))
     (b'a', 33)
     """
-    name = key.encode("utf-8", "surrogatepass")
+    name = as_bytes(key)
     return name if len(name) <= MAX_KEY else b"\xff" + sha256(name).digest()  # no text begins with the byte FF
 
 

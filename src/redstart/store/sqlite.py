@@ -14,6 +14,7 @@ import sqlite3
 import struct
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import wraps
 from itertools import zip_longest
@@ -21,11 +22,11 @@ from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Final, ParamSpec, TypeAlias, TypeVar, cast
 
 from redstart.store.bus import Bus, Subscription
-from redstart.store.shared import StoreAway, check_message, log_position, refill
-from redstart.store.tasks import CHANGED, OVERDUE, StoredTask, is_inserted, is_written, topic_of
+from redstart.store.shared import StoreAway, as_bytes, as_text, check_message, log_position, refill
+from redstart.store.tasks import CHANGED, OVERDUE, StoredTask, is_stamped, topic_of
 
 log = logging.getLogger("redstart")
 P = ParamSpec("P")
@@ -49,23 +50,18 @@ READ, WRITE, DURABLE = range(3)
 """What a call needs: only to read, to survive a crash of the process, to survive a loss of power too."""
 
 
-class _Job(NamedTuple):
-    level: int
-    work: Callable[[], object]
-    future: asyncio.Future[object]
+Job: TypeAlias = "tuple[int, Callable[[], object], Future[object]]"
+"""What a call needs, what it does, and where its result is put."""
 
 
-Method: TypeAlias = "Callable[Concatenate[SqliteStore, P], T]"
-AsyncMethod: TypeAlias = "Callable[Concatenate[SqliteStore, P], Coroutine[object, object, T]]"
-
-
-def _in_thread(level: int) -> Callable[[Method[P, T]], AsyncMethod[P, T]]:
+def _in_thread(level: int) -> Callable[[Callable[P, T]], Callable[P, Coroutine[object, object, T]]]:
     """Make a method run in the thread of its store, and return when its transaction has ended."""
 
-    def decorate(method: Method[P, T]) -> AsyncMethod[P, T]:
+    def decorate(method: Callable[P, T]) -> Callable[P, Coroutine[object, object, T]]:
         @wraps(method)
-        async def call(self: SqliteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            return cast(T, await self.submit(level, lambda: method(self, *args, **kwargs)))
+        async def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            store = cast(SqliteStore, args[0])
+            return await asyncio.wrap_future(store.submit(level, lambda: method(*args, **kwargs)))
 
         return call
 
@@ -78,7 +74,7 @@ class SqliteStore:
     def __init__(self, path: str, clock: Callable[[], float] = time.time) -> None:
         self._path = os.path.abspath(path)
         self._clock = clock
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._is_closing = False
         self._bus = Bus()
@@ -95,23 +91,23 @@ class SqliteStore:
 
     @_in_thread(READ)
     def kv_get(self, key: str) -> bytes | None:
-        return self._get(b"k" + _blob(key))
+        return self._get(b"k" + as_bytes(key))
 
     async def kv_set(
         self, key: str, value: bytes, ttl: float | None = None, nx: bool = False, durable: bool = False
     ) -> bool:
         def work() -> bool:
-            name = b"k" + _blob(key)
+            name = b"k" + as_bytes(key)
             if nx and self._get(name) is not None:
                 return False
             self._put(name, value, ttl)
             return True
 
-        return cast(bool, await self.submit(DURABLE if durable else WRITE, work))
+        return await asyncio.wrap_future(self.submit(DURABLE if durable else WRITE, work))
 
     @_in_thread(WRITE)
     def kv_take(self, key: str) -> bytes | None:
-        name = b"k" + _blob(key)
+        name = b"k" + as_bytes(key)
         value = self._get(name)
         self._sql("DELETE FROM pairs WHERE key = ?", name)
         return value
@@ -134,7 +130,7 @@ class SqliteStore:
 
     @_in_thread(WRITE)
     def log_append(self, stream: str, data: bytes, maxlen: int = 1000, ttl: float | None = None) -> str:
-        name = b"s" + _blob(stream)
+        name = b"s" + as_bytes(stream)
         self._put(name, b"", ttl)
         id = self._sql("INSERT INTO entries (stream, data) VALUES (?, ?)", name, data).lastrowid
         last = "SELECT id FROM entries WHERE stream = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2"
@@ -143,7 +139,7 @@ class SqliteStore:
 
     @_in_thread(READ)
     def log_read(self, stream: str, after: str = "") -> list[tuple[str, bytes]]:
-        name = b"s" + _blob(stream)
+        name = b"s" + as_bytes(stream)
         if self._get(name) is None:
             return []
         entries = "SELECT id, data FROM entries WHERE stream = ? AND id > ? ORDER BY id"
@@ -151,7 +147,7 @@ class SqliteStore:
 
     @_in_thread(WRITE)
     def take(self, key: str, rate: float, burst: float) -> tuple[bool, float]:
-        now, name = self._clock(), b"b" + _blob(key)
+        now, name = self._clock(), b"b" + as_bytes(key)
         tokens, since = struct.unpack("dd", self._get(name) or struct.pack("dd", burst, now))
         allowed, wait, left, full = refill(tokens, since, now, rate, burst)
         self._put(name, struct.pack("dd", left, now), None if full == inf else full - now)
@@ -160,68 +156,68 @@ class SqliteStore:
     # ------------------------------------------------------------ tasks
 
     async def task_insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int, delay: float = 0.0) -> bool:
-        return is_inserted(task, await self._insert(task, queue, max_owned, max_all, delay))
+        return is_stamped(task, 1, await self._insert(task, queue, max_owned, max_all, delay))
 
     @_in_thread(DURABLE)
     def _insert(self, task: StoredTask, queue: str, max_owned: int, max_all: int, delay: float) -> float | None:
-        now, owner = self._clock(), _blob(task.owner)
+        now, owner = self._clock(), as_bytes(task.owner)
         counts = dict(self._sql("SELECT owner, tasks FROM counts WHERE owner IN (?, 'all')", owner))
         if counts.get(owner, 0) >= max_owned or counts.get("all", 0) >= max_all:
             return None
         insert = f"INSERT OR IGNORE INTO tasks ({COLUMNS}, queue, due) VALUES (?, ?, ?, 1, ?, ?, ?, ?, ?)"
-        row = (_blob(task.id), owner, task.body, task.fence, now, now, _blob(queue), now + delay)
+        row = (as_bytes(task.id), owner, task.body, task.fence, now, now, as_bytes(queue), now + delay)
         return self._told(task.id, queue, now, self._sql(insert, *row))
 
     @_in_thread(READ)
     def task_read(self, id: str, owner: str) -> StoredTask | None:
         read = f"SELECT {COLUMNS} FROM tasks WHERE id = ? AND owner = ?"
-        return next(iter(self._tasks(self._sql(read, _blob(id), _blob(owner)))), None)
+        return next(iter(self._tasks(self._sql(read, as_bytes(id), as_bytes(owner)))), None)
 
     @_in_thread(READ)
     def task_list(self, owner: str, after: str, limit: int) -> list[StoredTask]:
         place = "SELECT seq FROM tasks WHERE id = ? AND owner = ?"
-        start = self._sql(place, _blob(after), _blob(owner)).fetchone() if after else (0,)
+        start = self._sql(place, as_bytes(after), as_bytes(owner)).fetchone() if after else (0,)
         if start is None:
             return []
         page = f"SELECT {COLUMNS} FROM tasks WHERE owner = ? AND seq > ? ORDER BY seq LIMIT ?"
-        return self._tasks(self._sql(page, _blob(owner), *start, limit))
+        return self._tasks(self._sql(page, as_bytes(owner), *start, limit))
 
     @_in_thread(DURABLE)
     def task_claim(self, queues: Sequence[str], limit: int, hold: float) -> list[StoredTask]:
         now = self._clock()
         due = "SELECT due, seq FROM tasks WHERE queue = ? AND due <= ? ORDER BY due, seq LIMIT ?"
-        places = sorted({place for queue in queues for place in self._sql(due, _blob(queue), now, limit)})
+        places = sorted({place for queue in queues for place in self._sql(due, as_bytes(queue), now, limit)})
         change = "UPDATE tasks SET version = version + 1, fence = fence + 1, queue = ?, due = ? WHERE seq = ?"
         claimed: list[StoredTask] = []
         for _, seq in places[:limit]:
-            self._sql(change, _blob(OVERDUE), now + hold, seq)
+            self._sql(change, as_bytes(OVERDUE), now + hold, seq)
             claimed += self._tasks(self._sql(f"SELECT {COLUMNS} FROM tasks WHERE seq = ?", seq))
         return claimed
 
     async def task_write(self, task: StoredTask, queue: str, delay: float) -> bool:
-        return is_written(task, await self._write(task, queue, delay))
+        return is_stamped(task, task.version + 1, await self._write(task, queue, delay))
 
     @_in_thread(DURABLE)
     def _write(self, task: StoredTask, queue: str, delay: float) -> float | None:
         now = self._clock()
         change = "UPDATE tasks SET body = ?, version = version + 1, updated = ?, queue = ?, due = ?"
-        row = (task.body, now, _blob(queue), now + delay, _blob(task.id), task.version)
+        row = (task.body, now, as_bytes(queue), now + delay, as_bytes(task.id), task.version)
         return self._told(task.id, queue, now, self._sql(f"{change} WHERE id = ? AND version = ?", *row))
 
     @_in_thread(DURABLE)
     def task_hold(self, tasks: Sequence[StoredTask], hold: float) -> list[str]:
         renew = "UPDATE tasks SET queue = ?, due = ? WHERE id = ? AND version = ?"
-        place = (_blob(OVERDUE), self._clock() + hold)
-        return [task.id for task in tasks if not self._sql(renew, *place, _blob(task.id), task.version).rowcount]
+        place = (as_bytes(OVERDUE), self._clock() + hold)
+        return [task.id for task in tasks if not self._sql(renew, *place, as_bytes(task.id), task.version).rowcount]
 
     @_in_thread(DURABLE)
     def task_delete(self, task: StoredTask) -> bool:
         delete = "DELETE FROM tasks WHERE id = ? AND version = ?"
-        return self._sql(delete, _blob(task.id), task.version).rowcount == 1
+        return self._sql(delete, as_bytes(task.id), task.version).rowcount == 1
 
     def _tasks(self, rows: Iterable[tuple[bytes, bytes, bytes, int, int, float, float]]) -> list[StoredTask]:
         now = self._clock()
-        return [StoredTask(_text(row[0]), _text(row[1]), *row[2:], now) for row in rows]
+        return [StoredTask(as_text(row[0]), as_text(row[1]), *row[2:], now) for row in rows]
 
     def _told(self, id: str, queue: str, now: float, change: sqlite3.Cursor) -> float | None:
         """Tell of a change, and when it was made; None if nothing has changed."""
@@ -229,24 +225,24 @@ class SqliteStore:
             return None
         self._tell(topic_of(id), b"")
         if queue != OVERDUE:
-            self._tell(CHANGED, _blob(queue))
+            self._tell(CHANGED, as_bytes(queue))
         return now
 
     # ------------------------------------------------------------ bus
 
     async def publish(self, topic: str, data: bytes) -> None:
         check_message(data)
-        await self.submit(WRITE, lambda: self._tell(topic, data))
+        await asyncio.wrap_future(self.submit(WRITE, lambda: self._tell(topic, data)))
 
     def subscribe(self, *topics: str) -> Subscription:
         subscription = self._bus.subscribe(*topics)
         self._loop = asyncio.get_running_loop()
-        self.submit(READ, self._listen).add_done_callback(asyncio.Future.exception)  # if it fails, others fail too
+        self.submit(READ, self._listen)
         return subscription
 
     def _tell(self, topic: str, data: bytes) -> None:
         """Leave a message for the subscribers of all processes."""
-        id = self._sql("INSERT INTO messages (topic, data) VALUES (?, ?)", _blob(topic), data).lastrowid
+        id = self._sql("INSERT INTO messages (topic, data) VALUES (?, ?)", as_bytes(topic), data).lastrowid
         self._sql("DELETE FROM messages WHERE id <= ?", (id or 0) - MESSAGES)
         self._seen = -1  # data_version counts the changes of others only
 
@@ -266,19 +262,19 @@ class SqliteStore:
                 self._seen = version
                 for id, topic, data in self._sql("SELECT * FROM messages WHERE id > ? ORDER BY id", self._heard):
                     self._heard = id
-                    self._loop.call_soon_threadsafe(self._bus.deliver, _text(topic), data)
+                    self._loop.call_soon_threadsafe(self._bus.deliver, as_text(topic), data)
 
     # ------------------------------------------------------------ the thread
 
-    def submit(self, level: int, work: Callable[[], object]) -> asyncio.Future[object]:
+    def submit(self, level: int, work: Callable[[], T]) -> Future[T]:
         """The result of a function that runs in the thread, within a transaction if it writes."""
         if self._is_closing:
             raise StoreAway("it is being closed")
         if self._thread is None:
             self._thread = Thread(target=self._serve, name="redstart-sqlite", daemon=True)
             self._thread.start()
-        future = asyncio.get_running_loop().create_future()
-        self._jobs.put(_Job(level, work, future))
+        future: Future[T] = Future()
+        self._jobs.put((level, work, cast("Future[object]", future)))
         return future
 
     async def close(self) -> None:
@@ -302,30 +298,33 @@ class SqliteStore:
                 error = _away(failure)
             with suppress(sqlite3.Error, StoreAway, RuntimeError):  # the loop is closed, or the next look succeeds
                 self._deliver()
-            for job, result in zip_longest(jobs, results):
-                with suppress(RuntimeError):  # the loop of the caller is closed
-                    job.future.get_loop().call_soon_threadsafe(_answer, job.future, result, error)
+            for (_, _, future), result in zip_longest(jobs, results):
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
         self._disconnect()
 
-    def _next_jobs(self) -> tuple[list[_Job], bool]:
+    def _next_jobs(self) -> tuple[list[Job], bool]:
         """The calls that wait, none if it is time to look for messages; and whether the store stays open."""
-        jobs: list[_Job] = []
+        jobs: list[Job] = []
         with suppress(Empty):
             while len(jobs) < BATCH:
                 job = self._jobs.get(timeout=0 if jobs else POLL if self._bus.topics else None)
                 if job is None:
                     return jobs, False
-                jobs.append(job)
+                if job[2].set_running_or_notify_cancel():  # else the caller has gone
+                    jobs.append(job)
         return jobs, True
 
-    def _transaction(self, jobs: list[_Job]) -> list[object]:
+    def _transaction(self, jobs: list[Job]) -> list[object]:
         """The results of some calls: all of them are kept, or none."""
-        level = max((job.level for job in jobs), default=READ)
+        level = max((level for level, _, _ in jobs), default=READ)
         if level == READ:
-            return [job.work() for job in jobs]
+            return [work() for _, work, _ in jobs]
         self._sql(f"PRAGMA synchronous = {'FULL' if level == DURABLE else 'NORMAL'}")
         self._sql("BEGIN IMMEDIATE")
-        results = [job.work() for job in jobs]
+        results = [work() for _, work, _ in jobs]
         self._sql("COMMIT")
         return results
 
@@ -389,21 +388,3 @@ def _away(error: Exception) -> Exception:
         return error
     log.warning("the store sqlite:// is away: %s", error)
     return StoreAway(f"SQLite says: {error}")
-
-
-def _answer(future: asyncio.Future[object], result: object, error: Exception | None) -> None:
-    if future.done():  # the caller was cancelled
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
-
-
-def _blob(text: str) -> bytes:
-    """A text as the file has it: also with characters that are not valid Unicode."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(blob: bytes) -> str:
-    return blob.decode("utf-8", "surrogatepass")

@@ -81,19 +81,11 @@ class TaskStore(Protocol):
         """Forget a task. False if its version has changed."""
 
 
-def is_inserted(task: StoredTask, now: float | None) -> bool:
-    """Set what `task_insert` sets if the engine has kept the task, at the time `now`."""
+def is_stamped(task: StoredTask, version: int, now: float | None) -> bool:
+    """Set what `task_insert` and `task_write` set, if the engine has kept the task at the time `now`."""
     if now is None:
         return False
-    task.version = 1
-    task.created = task.updated = task.read_at = now
-    return True
-
-
-def is_written(task: StoredTask, now: float | None) -> bool:
-    """Set what `task_write` sets if the engine has written the task, at the time `now`."""
-    if now is None:
-        return False
-    task.version += 1
-    task.updated = task.read_at = now
+    task.version, task.updated, task.read_at = version, now, now
+    if version == 1:
+        task.created = now
     return True

@@ -11,8 +11,8 @@ from msgspec import Raw
 from redstart.protocol.dialect import Dialect
 from redstart.protocol.handshake import DIALECTS
 from redstart.store.tasks import OVERDUE
-from redstart.tasks.record import Placement, Task, fail, finish
-from redstart.tasks.service import Edit, Tasks, is_error
+from redstart.tasks.record import Placement, Task, complete, fail
+from redstart.tasks.service import Edit, Tasks
 from redstart.wire.check import checked
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode
 from redstart.wire.types import ProgressParams
@@ -49,8 +49,7 @@ class TaskHandle:
                 raise LookupError(f"this server has no tool {record.tool}")
             dialect: Dialect = DIALECTS.get(record.request.version, self._modern)
             outcome = Raw(dialect.dress(tool.output.result(result, dialect.structured)))
-            failed = not dialect.modern and is_error(outcome)
-            return finish(task, self._tasks.limits, "failed" if failed else "completed", outcome)
+            return complete(task, self._tasks.limits, outcome)
 
         return await self._change(completed)
 

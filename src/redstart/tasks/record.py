@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import force_setattr
 
 from redstart.features.rules import Reader, Rule, age, at_least, text, wrong
+from redstart.protocol.handshake import DIALECTS
 from redstart.store.tasks import OVERDUE, StoredTask
 from redstart.wire.jsonrpc import INTERNAL_ERROR, Fault, ProtocolError, encode
 from redstart.wire.meta import ClientCapabilities, Implementation
@@ -182,6 +183,21 @@ def finish(task: Task, limits: TaskLimits, status: Status, outcome: Raw | UnsetT
         record.message = message
     record.open, record.answers, record.state, record.checkpoint = {}, {}, UNSET, UNSET
     return _kept(task, limits)
+
+
+def complete(task: Task, limits: TaskLimits, outcome: Raw) -> Placement:
+    """The tool has returned. If that is an error, a task of the handshake era has failed, a modern one is completed."""
+    failed = task.record.request.version in DIALECTS and is_error(outcome)
+    return finish(task, limits, "failed" if failed else "completed", outcome)
+
+
+class _Erroneous(Struct):
+    isError: bool | None = None
+
+
+def is_error(result: Raw) -> bool:
+    """Whether an encoded tool result is an error."""
+    return msgspec.json.decode(result, type=_Erroneous).isError is True
 
 
 def fail(task: Task, limits: TaskLimits, error: ProtocolError) -> Placement:

@@ -8,16 +8,17 @@ has everything, `tasks/update` brings answers. Spec: /specification/2025-11-25/b
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec.structs import replace
 
 from redstart.asking.dialogue import Asking
 from redstart.asking.questions import CANCEL
@@ -66,6 +67,7 @@ from redstart.wire.types import (
 )
 
 EXTENSION: Final = f"extensions.{TASKS_EXTENSION}"
+ID: Final = re.compile("[A-Za-z0-9_-]{32}")
 PAGE: Final = 50
 WAITS: Final = (0.02, 0.1, 0.5, 1.0)
 """Seconds after which a waiter reads a task again without being told: a message of the bus may be lost."""
@@ -79,38 +81,18 @@ ASKED: Final = 15.0
 """Seconds for which a question is reserved for the client that is asked, again and again until it answers."""
 
 
-class Bell:
-    """Wakes a waiter when there is a message on a topic."""
-
-    def __init__(self, store: SharedState, topic: str) -> None:
-        self._messages = store.subscribe(topic)
-        self._next: asyncio.Future[Any] | None = None
-
-    async def wait(self, seconds: float, *others: asyncio.Future[Any]) -> None:
-        """Wait for the next message, for so long, or until another future is done."""
-        if self._next is None:
-            self._next = asyncio.ensure_future(anext(self._messages))
-        await asyncio.wait({self._next, *others}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if self._next.done():
-            message, self._next = self._next, None
-            message.exception()  # the store is away: who waits reads it, and is told so
-
-    async def close(self) -> None:
-        if self._next is not None:
-            self._next.cancel()
-            with suppress(asyncio.CancelledError, StopAsyncIteration, ProtocolError):
-                await self._next
-        await self._messages.aclose()  # type: ignore[attr-defined]
+async def wait(event: Awaitable[object], seconds: float) -> None:
+    """Wait for something, for so long."""
+    with suppress(TimeoutError, StopAsyncIteration):
+        async with asyncio.timeout(seconds):
+            await event
 
 
 class Beginner(Protocol):
     """The worker of this process, which may begin a new task before anybody else sees it."""
 
-    def reserve(self) -> bool:
-        """Keep a place for one task; False if it has to wait."""
-
-    def release(self) -> None:
-        """Give the place back, after the task has begun or was not made."""
+    def reserve(self) -> AbstractContextManager[bool]:
+        """Whether there is a place for one task, which is kept until the task has begun or was not made."""
 
     async def begin(self, stored: StoredTask) -> None:
         """Run a task that was inserted as claimed."""
@@ -204,16 +186,15 @@ class Tasks:
         while True:
             if task.ended or (fence is not None and task.stored.fence != fence):
                 return False
-            body = task.stored.body
             try:
                 placement = edit(task)
                 if placement is None:
                     return False
-                task.stored.body = encode(task.record)
-                if await self.store.task_write(task.stored, *placement):
+                changed = replace(task.stored, body=encode(task.record))
+                if await self.store.task_write(changed, *placement):
+                    task.stored = changed
                     return True
             except BaseException:  # nothing of the change stays: it may be tried again
-                task.stored.body = body
                 task.load(task.stored)
                 raise
             stored = await self.store.task_read(task.id, task.stored.owner)
@@ -228,24 +209,23 @@ class Tasks:
 
         While the store is away, it waits; if `eager` not at the beginning, where it fails.
         """
-        bell = Bell(self.store, topic_of(id))
         waits, version = iter(pauses), -1
         self._followed += 1
         try:
-            while True:
-                reading = self.store.task_read(id, owner) if eager else patiently(self.store.task_read, id, owner)
-                stored, eager = await reading, False
-                if stored is None:
-                    return
-                if stored.version != version:
-                    version, task = stored.version, Task(stored)
-                    yield task
-                    if task.ended:
+            async with aclosing(self.store.subscribe(topic_of(id))) as messages:
+                while True:
+                    reading = self.store.task_read(id, owner) if eager else patiently(self.store.task_read, id, owner)
+                    stored, eager = await reading, False
+                    if stored is None:
                         return
-                await bell.wait(next(waits, pauses[-1]))
+                    if stored.version != version:
+                        version, task = stored.version, Task(stored)
+                        yield task
+                        if task.ended:
+                            return
+                    await wait(anext(messages), next(waits, pauses[-1]))
         finally:
             self._followed -= 1
-            await bell.close()
 
     def _check_room(self, more: int = 1) -> None:
         if self._followed + more > MAX_FOLLOWED:
@@ -326,21 +306,15 @@ class Tasks:
 
     async def _insert(self, stored: StoredTask, queue: str) -> None:
         """Keep a new task. It begins in this process at once if there is room, else it waits for the next worker."""
-        limits, worker = self.limits, self._start_worker()
-        delay = 0.0
-        if worker is not None and not worker.reserve():
-            worker = None
-        if worker is not None:
-            stored.fence, queue, delay = 1, OVERDUE, limits.lease
-        try:
+        limits, worker, delay = self.limits, self._start_worker(), 0.0
+        with nullcontext(False) if worker is None else worker.reserve() as is_ours:
+            if is_ours:
+                stored.fence, queue, delay = 1, OVERDUE, limits.lease
             if not await self.store.task_insert(stored, queue, limits.per_user, limits.total, delay):
                 text = f"There are too many tasks: at most {limits.per_user} of one user, and {limits.total} in all"
                 raise ProtocolError(INTERNAL_ERROR, f"{text}. Wait until some have expired.")
-            if worker is not None:
+            if is_ours and worker is not None:
                 await worker.begin(stored)
-        finally:
-            if worker is not None:
-                worker.release()
 
     # ------------------------------------------------------------ methods
 
@@ -359,9 +333,8 @@ class Tasks:
         self._admit(call)
         if not can_list(call):
             raise ProtocolError(METHOD_NOT_FOUND, "tasks/list needs an authenticated client over HTTP")
-        after = _from_cursor(call.params.cursor)
-        found = await self.store.task_list(self.owner(call), after, PAGE + 1)
-        cursor = _to_cursor(found[PAGE - 1].id) if len(found) > PAGE else None
+        found = await self.store.task_list(self.owner(call), _after(call.params.cursor), PAGE + 1)
+        cursor = found[PAGE - 1].id if len(found) > PAGE else None
         return ListTasksResult(tasks=[self._state(Task(stored)) for stored in found[:PAGE]], next_cursor=cursor)
 
     async def cancel(self, call: Call) -> Result:
@@ -476,36 +449,29 @@ class Tasks:
         elif question.method == "elicitation/create":
             await self._answer(task, {key: CANCEL})
         else:
-            await self._fail(task, f"The client did not answer {question.method}")
-
-    async def _fail(self, task: Task, text: str) -> None:
-        error = ProtocolError(INTERNAL_ERROR, text)
-        await self.change(task, lambda task: fail(task, self.limits, error))
+            error = ProtocolError(INTERNAL_ERROR, f"The client did not answer {question.method}")
+            await self.change(task, lambda task: fail(task, self.limits, error))
 
     # ------------------------------------------------------------ views
 
-    def _facts(self, task: Task) -> dict[str, Any]:
-        """What both eras are told of a task."""
+    def _facts(self, task: Task, ttl: str, poll: str) -> dict[str, Any]:
+        """What both eras are told of a task, with their names for two times in milliseconds."""
         return {
             "task_id": task.id,
             "status": task.record.status,
             "status_message": task.record.message or None,
             "created_at": _time(task.stored.created),
             "last_updated_at": _time(task.stored.updated),
+            ttl: int(task.ttl(self.limits) * 1000),
+            poll: int(self.limits.poll * 1000),
         }
 
-    def _spans(self, task: Task) -> tuple[int, int]:
-        """How long it is kept, and how often to ask for it, in milliseconds."""
-        return int(task.ttl(self.limits) * 1000), int(self.limits.poll * 1000)
-
     def _state(self, task: Task) -> TaskState:
-        ttl, poll = self._spans(task)
-        return TaskState(**self._facts(task), ttl=ttl, poll_interval=poll)
+        return TaskState(**self._facts(task, "ttl", "poll_interval"))
 
     def _detailed(self, task: Task) -> DetailedTask:
         record = task.record
-        ttl, poll = self._spans(task)
-        detailed = DetailedTask(**self._facts(task), ttl_ms=ttl, poll_interval_ms=poll)
+        detailed = DetailedTask(**self._facts(task, "ttl_ms", "poll_interval_ms"))
         if record.open:
             asked = {key: {"method": one.method, "params": one.params} for key, one in record.open.items()}
             detailed.input_requests = asked
@@ -642,30 +608,14 @@ def _retries(tool: CompiledTool) -> int:
     return 2 if hints.get("readOnlyHint") or hints.get("idempotentHint") else 0
 
 
-def is_error(result: Raw) -> bool:
-    """Whether an encoded tool result is an error."""
-    return msgspec.json.decode(result, type=_Erroneous).isError is True
-
-
-class _Erroneous(Struct):
-    isError: bool | None = None
-
-
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _to_cursor(id: str) -> str:
-    return urlsafe_b64encode(f"task:{id}".encode()).decode()
-
-
-def _from_cursor(cursor: str | UnsetType | None) -> str:
+def _after(cursor: str | UnsetType | None) -> str:
+    """The id of the last task of the page before: that is the cursor."""
     if cursor is UNSET or cursor is None:
         return ""
-    try:
-        kind, _, id = urlsafe_b64decode(cursor).decode().partition(":")
-    except ValueError:
-        kind = id = ""
-    if kind != "task" or not id:
+    if not ID.fullmatch(cursor):
         raise ProtocolError(INVALID_PARAMS, "Unknown cursor: use the nextCursor of the last page, or none")
-    return id
+    return cursor

@@ -8,12 +8,11 @@ rest fails. A worker that cannot renew its leases stops its legs itself, before 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Final
 
 from msgspec import UNSET, DecodeError, Raw, UnsetType
-from msgspec.structs import replace
 
 from redstart.features.errors import Unwind, log
 from redstart.features.principal import restored_user
@@ -26,8 +25,8 @@ from redstart.protocol.methods import METHODS
 from redstart.protocol.modern import Modern
 from redstart.store.shared import AGAIN, StoreAway, patiently
 from redstart.store.tasks import CHANGED, OVERDUE, StoredTask
-from redstart.tasks.record import Placement, Task, fail, finish, lost, park, token_of
-from redstart.tasks.service import Bell, Edit, Tasks, is_error
+from redstart.tasks.record import Placement, Task, complete, fail, is_error, lost, park, token_of
+from redstart.tasks.service import Edit, Tasks, wait
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError, decode_envelope, decode_fault, encode
 from redstart.wire.types import InputRequired, Result
 
@@ -66,28 +65,31 @@ class Worker:
         self._tools = tools
         self.legs: dict[Leg, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
-        self._room: asyncio.Future[None] | None = None
-        """Pending while nothing waits that this worker could take."""
+        self._look = asyncio.Event()
+        """Set when there may be a task to claim, or room for one."""
+        self._is_idle = False
+        """Whether the last look found less than there is room for."""
+        self._served: Mapping[str, CompiledTool] | None = None
+        self._names: list[str] = []
         self._reserved = 0
-        self._renewed = 0.0
-        self._stopping = asyncio.Event()
+        self._stopping = False
 
     def start(self) -> None:
         if self._loops:
             return
-        self._stopping.clear()
+        self._stopping, self._look = False, asyncio.Event()  # the loop may be another one than before
         loops = [self._sweep()]
         if self.tasks.limits.concurrent:
-            loops += [self._claim(), self._beat()]
+            loops += [self._claim(), self._beat(), self._hear()]
         self._loops = [asyncio.get_running_loop().create_task(loop) for loop in loops]
 
     async def stop(self, drain: float) -> None:
         """Claim no more. What is safe to begin anew is handed back at once, and other legs have `drain` seconds."""
-        self._stopping.set()
+        self._stopping = True
         for leg in list(self.legs):
             if (leg.task.record.retries and not leg.external) or not leg.begun:
                 leg.stop("handed back")
-        self._wake()
+        self._look.set()
         if self._loops[1:]:  # a claim that is under way hands its tasks back; if it were cancelled they would be lost
             await asyncio.wait(self._loops[1:2], timeout=CLAIMED)
         if self.legs:
@@ -105,24 +107,34 @@ class Worker:
     # ------------------------------------------------------------ loops
 
     async def _claim(self) -> None:
-        limits, loop = self.tasks.limits, asyncio.get_running_loop()
-        bell = Bell(self.tasks.store, CHANGED)
-        try:
-            while not self._stopping.is_set():
-                free = self._free
-                claimed: list[StoredTask] = []
-                if free > 0:
-                    claimed = await self._quietly(self.tasks.store.task_claim(self._queues(), free, limits.lease), [])
-                for stored in claimed:
-                    await self._quietly(self.begin(stored), None)
-                if len(claimed) < max(free, 1) and not self._stopping.is_set():
-                    self._room = loop.create_future()
-                    await bell.wait(SWEEP, self._room)
-        finally:
-            await bell.close()
+        limits, store = self.tasks.limits, self.tasks.store
+        while not self._stopping:
+            self._look.clear()
+            free = self._free
+            claimed: list[StoredTask] = []
+            if free > 0:
+                claimed = await self._quietly(store.task_claim(self._queues(), free, limits.lease), [])
+            for stored in claimed:
+                await self._quietly(self.begin(stored), None)
+            if len(claimed) < max(free, 1):
+                self._is_idle = True
+                await wait(self._look.wait(), SWEEP)
+                self._is_idle = False
+
+    async def _hear(self) -> None:
+        """Look for tasks when somebody tells of one."""
+        async with aclosing(self.tasks.store.subscribe(CHANGED)) as messages:
+            async for _ in messages:
+                self._look.set()
 
     def _queues(self) -> list[str]:
-        return [self.tasks.queue(name) for name, tool in self._tools().items() if tool.declared.task != "forbidden"]
+        """The queues of the tools of this worker, found once for each description of the server."""
+        tools = self._tools()
+        if tools is not self._served:
+            self._served = tools
+            names = [name for name, tool in tools.items() if tool.declared.task != "forbidden"]
+            self._names = [self.tasks.queue(name) for name in names]
+        return self._names
 
     # ------------------------------------------------------------ legs
 
@@ -130,25 +142,23 @@ class Worker:
     def _free(self) -> int:
         return self.tasks.limits.concurrent - len(self.legs) - self._reserved
 
-    def reserve(self) -> bool:
+    @contextmanager
+    def reserve(self) -> Iterator[bool]:
         """Whether a task that is made now may begin here at once: there is room, and no other one waits for it."""
-        if self._room is None or self._room.done() or self._free <= 0:
-            return False
-        self._reserved += 1
-        return True
-
-    def release(self) -> None:
-        self._reserved -= 1
-        if self._free == 1:
-            self._wake()
+        has_room = self._is_idle and not self._look.is_set() and self._free > 0
+        self._reserved += has_room
+        try:
+            yield has_room
+        finally:
+            self._reserved -= has_room
+            self._left()
 
     async def begin(self, stored: StoredTask) -> None:
         """Run a task that this worker has claimed."""
-        if self._stopping.is_set():
+        if self._stopping:
             await self.tasks.change(Task(stored), lambda task: (task.record.queue, 0.0), stored.fence)
             return
         leg = Leg(self, Task(stored))
-        self._renewed = self._renewed or asyncio.get_running_loop().time()
         running = self.legs[leg] = asyncio.get_running_loop().create_task(leg.run())
         running.add_done_callback(lambda _: self._ended(leg))
 
@@ -156,41 +166,30 @@ class Worker:
         running = self.legs.pop(leg)
         if not running.cancelled() and (error := running.exception()) is not None:
             log.error("a task of %s failed: %s", leg.task.record.tool, error, exc_info=error)
-        if self._free == 1:  # there was no room before
-            self._wake()
+        self._left()
 
-    def _wake(self) -> None:
-        """Let the loop that claims look again."""
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+    def _left(self) -> None:
+        """A place is free again."""
+        if self._free == 1:  # there was no room before
+            self._look.set()
 
     async def _beat(self) -> None:
-        """Renew the leases of all legs; stop those that are no longer ours."""
-        limits, loop = self.tasks.limits, asyncio.get_running_loop()
-        changed: list[str] | None = []
-        while True:
-            await asyncio.sleep(limits.lease / BEATS if changed is not None else 0)
-            now, legs = loop.time(), list(self.legs)
-            changed = await self._quietly(self._renew(legs), None) if legs else []
-            if changed is not None:
-                self._renewed = now
-                for leg in legs:
-                    if leg.id in changed:
-                        await self._quietly(leg.check(), None)
-
-    async def _renew(self, legs: Sequence[Leg]) -> list[str]:
-        """Renew leases. If that takes too long, stop the legs, before somebody else may have them."""
+        """Renew the leases of all legs. If that fails or takes too long, stop them: others may have them soon."""
         lease, loop = self.tasks.limits.lease, asyncio.get_running_loop()
-        left = self._renewed + lease * FENCED - loop.time()
-        try:
-            async with asyncio.timeout(max(lease / BEATS, left)):
-                # Copies, because a write that ends a leg meanwhile changes the version: what it left is not a lease.
-                held = [replace(leg.task.stored) for leg in legs if not leg.ending]
-                return await patiently(self.tasks.store.task_hold, held, lease)
-        except TimeoutError:
-            for leg in legs:
-                leg.stop("fenced")
-            raise StoreAway("the leases of tasks were not renewed in time") from None
+        renewed = loop.time()
+        while True:
+            await asyncio.sleep(lease / BEATS)
+            now, legs = loop.time(), list(self.legs)
+            held = [leg.task.stored for leg in legs if not leg.ending]
+            try:
+                async with asyncio.timeout_at(max(now + lease / BEATS, renewed + lease * FENCED)):
+                    if legs:
+                        await patiently(self.tasks.store.task_hold, held, lease)
+                renewed = now
+            except Exception as error:
+                log.warning("tasks are given up, because their leases were not renewed in time: %r", error)
+                for leg in legs:
+                    leg.stop("fenced")
 
     async def _sweep(self) -> None:
         """Do what is overdue: forget old tasks, and decide about those whose worker or user is gone."""
@@ -282,21 +281,20 @@ class Leg:
             self._noting = asyncio.get_running_loop().create_task(self._keep_notes())
 
     async def hand_over(self) -> str:
-        def mark(task: Task) -> Placement:
-            task.record.external = True
-            return OVERDUE, self._tasks.limits.lease
-
         self.external = True
-        if not await patiently(self._write, mark):  # before anybody has the token: a cancellation must reach who has it
-            raise asyncio.CancelledError
+        await self._keep(external=True)  # before anybody has the token: a cancellation must reach who has it
         return token_of(self.task)
 
     async def save(self, checkpoint: bytes) -> None:
-        def keep(task: Task) -> Placement:
-            task.record.checkpoint = Raw(checkpoint)
+        await self._keep(checkpoint=Raw(checkpoint))
+
+    async def _keep(self, **fields: object) -> None:
+        def edit(task: Task) -> Placement:
+            for name, value in fields.items():
+                setattr(task.record, name, value)
             return OVERDUE, self._tasks.limits.lease
 
-        if not await patiently(self._write, keep):
+        if not await patiently(self._write, edit):
             raise asyncio.CancelledError  # somebody else has this task now
 
     # ------------------------------------------------------------ writes
@@ -326,24 +324,16 @@ class Leg:
                     return
             await asyncio.sleep(NOTES)
 
-    async def check(self) -> None:
-        """Whether the task is still ours: somebody may have cancelled it, or taken it."""
-        async with self._lock:
-            stored = await self._tasks.store.task_read(self.id, self.task.stored.owner)
-            if stored is None or stored.fence != self._fence:
-                self.stop("fenced")
-            elif (task := Task(stored)).ended:
-                self.stop("cancelled")
-            else:
-                self.task = task
-
     async def _watch(self) -> None:
-        """Stop when the task is cancelled."""
+        """Know the newest version, without which no lease is renewed. Stop when the task has ended, or is not ours."""
         await asyncio.sleep(UNWATCHED)
         async with aclosing(self._tasks.follow(self.id, self.task.stored.owner)) as states:
             async for task in states:
                 if task.ended or task.stored.fence != self._fence:
                     break
+                async with self._lock:
+                    if task.stored.version > self.task.stored.version:
+                        self.task = task
         self.stop("cancelled")
 
     def stop(self, reason: str) -> None:
@@ -413,9 +403,7 @@ class Leg:
         outcome = envelope.result
         if self.external and not is_error(outcome):
             return lambda task: (OVERDUE, limits.max_run)
-        # In the handshake era a tool that reports an error has failed; in the modern era the request has completed.
-        failed = self.task.record.request.version in DIALECTS and is_error(outcome)
-        return lambda task: finish(task, limits, "failed" if failed else "completed", outcome)
+        return lambda task: complete(task, limits, outcome)
 
     def _begin(self) -> Call:
         """The call of this leg: the request as it was made, for a client that is not there."""
