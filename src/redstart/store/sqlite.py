@@ -122,8 +122,8 @@ class SqliteStore:
 
     def _put(self, name: bytes, value: bytes, ttl: float | None) -> None:
         now = self._clock()
-        expired = "SELECT key FROM pairs WHERE until <= ?1 ORDER BY until LIMIT ?2"
-        self._sql(f"DELETE FROM pairs WHERE key IN ({expired}) OR key = ?3 AND until <= ?1", now, SWEPT, name)
+        expired = "SELECT key FROM pairs WHERE until <= ? ORDER BY until LIMIT ?"
+        self._sql(f"DELETE FROM pairs WHERE key IN ({expired}) OR key = ? AND until <= ?", now, SWEPT, name, now)
         self._sql("INSERT OR REPLACE INTO pairs VALUES (?, ?, ?)", name, value, None if ttl is None else now + ttl)
 
     # ------------------------------------------------------------ logs, rates
@@ -133,8 +133,8 @@ class SqliteStore:
         name = b"s" + as_bytes(stream)
         self._put(name, b"", ttl)
         id = self._sql("INSERT INTO entries (stream, data) VALUES (?, ?)", name, data).lastrowid
-        last = "SELECT id FROM entries WHERE stream = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2"
-        self._sql(f"DELETE FROM entries WHERE stream = ?1 AND id <= ({last})", name, maxlen)
+        last = "SELECT id FROM entries WHERE stream = ? ORDER BY id DESC LIMIT 1 OFFSET ?"
+        self._sql(f"DELETE FROM entries WHERE stream = ? AND id <= ({last})", name, name, maxlen)
         return str(id)
 
     @_in_thread(READ)
