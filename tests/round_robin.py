@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import cycle
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -38,24 +38,39 @@ async def forward(client: Streams, port: int, request: bytes) -> None:
     server = await asyncio.open_connection("127.0.0.1", port)
     server[1].write(request)
     both = [asyncio.create_task(copy(server[0], client[1])), asyncio.create_task(copy(client[0], server[1]))]
-    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-    for task in both:
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end(both)
+        server[1].close()
+
+
+async def end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*both, return_exceptions=True)
-    server[1].close()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def serve(port: int, ports: list[int], ready: threading.Event, stop: asyncio.Event) -> None:
     turns = cycle(ports)
+    open_connections: set[asyncio.Task[None]] = set()
 
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            await forward((reader, writer), next(turns), await read_request(reader))
-        writer.close()
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await forward((reader, writer), next(turns), await read_request(reader))
+        finally:
+            writer.close()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(pass_on(reader, writer))
+        open_connections.add(task)
+        task.add_done_callback(open_connections.discard)
 
     async with await asyncio.start_server(accept, "127.0.0.1", port, limit=1 << 20):
         ready.set()
         await stop.wait()
+        await end(tuple(open_connections))
 
 
 @contextlib.contextmanager
