@@ -29,7 +29,7 @@ ATTEMPTS: Final = 5
 """How many attempts in a row may fail."""
 _LONGEST_RETRY: Final = 3_600_000
 """The longest time that a server may name, in milliseconds."""
-_DRAIN: Final = 1.0
+_LINGER: Final = 1.0
 """Seconds in which a stream may end after its answer, so that its connection can be used again."""
 
 
@@ -81,10 +81,10 @@ class HttpTransport(Transport):
             request.cancel()
         if self._stream is not None:
             self._stream.cancel()
-        await self._endpoint.tasks.wait(_DRAIN)
+        await self._endpoint.tasks.wait(_LINGER)
         if self._endpoint.session is not None:
             with contextlib.suppress(ClientError, TimeoutError):
-                async with asyncio.timeout(_DRAIN), self._endpoint.exchange("DELETE", self._session_headers):
+                async with asyncio.timeout(_LINGER), self._endpoint.exchange("DELETE", self._session_headers):
                     self._endpoint.session = None
         await self._endpoint.close()
 
@@ -164,7 +164,7 @@ class HttpTransport(Transport):
                     if event.data and event.event == "message":
                         self._inbox.receive(event.data.encode())
                     if id is not None and limit.when() is None and not self._inbox.is_open(id):
-                        limit.reschedule(asyncio.get_running_loop().time() + _DRAIN)
+                        limit.reschedule(asyncio.get_running_loop().time() + _LINGER)
 
     # ---------------------------------------------------------------- the GET stream
 

@@ -1,6 +1,6 @@
 """The limits of a call: its time, how many calls run at once, how many may wait, and the size of a result.
 
-A call does not use its time, or its place among the running calls, while it waits for a human: `off_the_clock` and
+A call does not use its time, or its slot among the running calls, while it waits for a human: `off_the_clock` and
 `stepped_out`.
 """
 
@@ -69,7 +69,7 @@ class Gate:
         return len(self._waiting)
 
     async def enter(self, *, back: bool = False) -> None:
-        """Wait for a place. A call that resumes after a question skips the queue limit and goes first."""
+        """Wait for a slot. A call that resumes after a question skips the queue limit and goes first."""
         if self.active < self.limit:
             self.active += 1
             return
@@ -87,12 +87,12 @@ class Gate:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._waiting.pop(turn, None)
-            else:  # the place was given to this call at the same moment: the next call gets it
+            else:  # the slot was given to this call at the same moment: the next call gets it
                 self.leave()
             raise
 
     def leave(self) -> None:
-        """Give the place to the call that has waited longest, if there is one."""
+        """Give the slot to the call that has waited longest, if there is one."""
         while self._waiting:
             turn, _ = self._waiting.popitem(last=False)
             if not turn.done():
@@ -101,8 +101,8 @@ class Gate:
         self.active -= 1
 
 
-class HeldPlace:
-    """The place of one call behind a gate. Others may have it while the call only waits for a human."""
+class HeldSlot:
+    """The slot of one call behind a gate. Others may have it while the call only waits for a human."""
 
     __slots__ = ("_gate", "_inside", "_questions")
 
@@ -122,49 +122,49 @@ class HeldPlace:
         self.leave()
 
     async def step_in(self, *, wait: bool) -> None:
-        """A question has ended: after the last one take a place, if there is one now or if the call can wait."""
+        """A question has ended: after the last one take a slot, if there is one now or if the call can wait."""
         self._questions -= 1
         if not self._questions and (wait or self._gate.active < self._gate.limit):
             await self._gate.enter(back=True)
             self._inside = True
 
 
-_held: contextvars.ContextVar[Mapping[Gate, HeldPlace]] = contextvars.ContextVar(
+_held: contextvars.ContextVar[Mapping[Gate, HeldSlot]] = contextvars.ContextVar(
     "redstart.gates", default=MappingProxyType({})
 )
 
 
 @asynccontextmanager
 async def stepped_out() -> AsyncIterator[None]:
-    """While a human is asked, other calls may have the places that this call holds."""
-    places = _held.get().values()
-    for place in places:
-        place.step_out()
+    """While a human is asked, other calls may have the slots that this call holds."""
+    slots = _held.get().values()
+    for slot in slots:
+        slot.step_out()
     try:
         yield
-    except BaseException:  # a cancelled call must not wait for a place
-        for place in places:
-            await place.step_in(wait=False)
+    except BaseException:  # a cancelled call must not wait for a slot
+        for slot in slots:
+            await slot.step_in(wait=False)
         raise
-    for place in places:
-        await place.step_in(wait=True)
+    for slot in slots:
+        await slot.step_in(wait=True)
 
 
 def gated(invoke: Invoke, gate_of: Callable[[Call], Gate]) -> Invoke:
-    """`invoke`, behind a gate. A tool that calls a tool does not wait for a place that it holds itself."""
+    """`invoke`, behind a gate. A tool that calls a tool does not wait for a slot that it holds itself."""
 
     async def admitted(call: Call, arguments: Arguments) -> object:
         gate, held = gate_of(call), _held.get()
         if gate in held:
             return await invoke(call, arguments)
         await gate.enter()
-        place = HeldPlace(gate)
-        token = _held.set({**held, gate: place})
+        slot = HeldSlot(gate)
+        token = _held.set({**held, gate: slot})
         try:
             return await invoke(call, arguments)
         finally:
             _held.reset(token)
-            place.leave()
+            slot.leave()
 
     return admitted
 

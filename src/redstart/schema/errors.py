@@ -20,11 +20,11 @@ SHOWN_PATH = 300
 SHOWN_REASON = 300
 
 ValuePath: TypeAlias = "str | tuple[ValuePath, str | int]"
-"""Where a value is: "" at the top, else the outer place and a key. `spelled` makes a text of it."""
+"""Where a value is: "" at the top, else the outer path and a key. `spelled` makes a text of it."""
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One bad place: `Problem("a", "must be an integer", 'the string "x"')`.
+    """One bad value: `Problem("a", "must be an integer", 'the string "x"')`.
 
     `kind` picks the sentence: "wrong", "missing", "unknown", "twice" or "text" (`expected` is the whole sentence).
     """
@@ -80,16 +80,16 @@ class ShapeError(ValueError):
         return " ".join(shown)
 
 
-def missing(place: ValuePath, brief: str) -> Problem:
-    return Problem(spelled(place), brief, kind="missing")
+def missing(path: ValuePath, brief: str) -> Problem:
+    return Problem(spelled(path), brief, kind="missing")
 
 
-def twice(place: ValuePath) -> Problem:
-    return Problem(spelled(place), "", kind="twice")
+def twice(path: ValuePath) -> Problem:
+    return Problem(spelled(path), "", kind="twice")
 
 
-def refused(place: ValuePath, reason: object) -> Problem:
-    return Problem(spelled(place), f"is refused: {cut(str(reason))}")
+def refused(path: ValuePath, reason: object) -> Problem:
+    return Problem(spelled(path), f"is refused: {cut(str(reason))}")
 
 
 def bad_key(make: Callable[..., Problem], args: tuple[object, ...]) -> Problem:
@@ -98,32 +98,32 @@ def bad_key(make: Callable[..., Problem], args: tuple[object, ...]) -> Problem:
     return Problem(inner.path, f"has a bad key: it {inner.expected}", inner.got, inner.hint)
 
 
-def unknown(place: ValuePath, name: str, known: Sequence[str]) -> Problem:
-    path = spelled(place)
+def unknown(path: ValuePath, name: str, known: Sequence[str]) -> Problem:
+    where = spelled(path)
     if not known:
-        return Problem(path, "", hint="None is expected here.", kind="unknown")
+        return Problem(where, "", hint="None is expected here.", kind="unknown")
     names = ", ".join(known[:SHOWN_CHOICES]) + (", …" if len(known) > SHOWN_CHOICES else "")
     near = nearest(name, known)
     hint = f'did you mean "{near}"? Known: {names}.' if near else f"Known: {names}."
-    return Problem(path, "", hint=hint, kind="unknown")
+    return Problem(where, "", hint=hint, kind="unknown")
 
 
-def not_allowed(place: ValuePath, value: object) -> Problem:
-    return Problem(spelled(place), "is not allowed here", show(value))
+def not_allowed(path: ValuePath, value: object) -> Problem:
+    return Problem(spelled(path), "is not allowed here", show(value))
 
 
-def wrong_type(place: ValuePath, words: str, value: object) -> Problem:
-    return Problem(spelled(place), f"must be {words}", show_typed(value))
+def wrong_type(path: ValuePath, words: str, value: object) -> Problem:
+    return Problem(spelled(path), f"must be {words}", show_typed(value))
 
 
-def wrong_value(place: ValuePath, words: str, value: object) -> Problem:
-    return Problem(spelled(place), f"must be {words}", show(value))
+def wrong_value(path: ValuePath, words: str, value: object) -> Problem:
+    return Problem(spelled(path), f"must be {words}", show(value))
 
 
-def not_a_choice(place: ValuePath, words: str, value: object, choices: Sequence[object]) -> Problem:
+def not_a_choice(path: ValuePath, words: str, value: object, choices: Sequence[object]) -> Problem:
     texts = [choice for choice in choices if isinstance(choice, str)]
     near = nearest(value, texts) if isinstance(value, str) else None
-    return Problem(spelled(place), f"must be {words}", show(value), f'did you mean "{near}"?' if near else "")
+    return Problem(spelled(path), f"must be {words}", show(value), f'did you mean "{near}"?' if near else "")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -167,17 +167,17 @@ def _alike(given: str, names: Collection[str]) -> Collection[str]:
     return near
 
 
-def join(place: ValuePath, key: str | int) -> ValuePath:
-    return (place, key)
+def join(path: ValuePath, key: str | int) -> ValuePath:
+    return (path, key)
 
 
-def spelled(place: ValuePath) -> str:
-    """The place as a text: `a[0].b`; keys and the whole are cut to what a reader can use."""
+def spelled(path: ValuePath) -> str:
+    """The path as a text: `a[0].b`; keys and the whole are cut to what a reader can use."""
     keys: list[str | int] = []
-    while not isinstance(place, str):
-        place, key = place
+    while not isinstance(path, str):
+        path, key = path
         keys.append(key if isinstance(key, int) else cut(key, SHOWN_CHARS))
-    text = cut(place, SHOWN_PATH)
+    text = cut(path, SHOWN_PATH)
     for key in reversed(keys):
         text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
     return text if len(text) <= SHOWN_PATH else f"{text[: SHOWN_PATH // 2]}…{text[-SHOWN_PATH // 2 :]}"

@@ -438,9 +438,9 @@ class UnionNode(Node):
         ]
         best = min(fitting, key=lambda attempt: attempt.count, default=None)
         if best is not None:
-            make, (place, *_) = best.first[0]
+            make, (inner, *_) = best.first[0]
             limits = len(fitting) == 1 and make is errors.wrong_value  # of the one branch that has the right type
-            if len(real) == 1 or place != path or limits:
+            if len(real) == 1 or inner != path or limits:
                 walk.include(best)
                 return INVALID
         return walk.refuse(errors.wrong_type, path, self.words, value)

@@ -25,11 +25,11 @@ def longest(pattern: str) -> int | None:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is not a regular expression: {error}") from None
-    places = Places(parsed)
-    loops = places.loops()
-    if places.nested or places.twice or any(_reads_in_two_ways(loop, places) for loop in loops):
+    positions = Positions(parsed)
+    loops = positions.loops()
+    if positions.nested or positions.twice or any(_reads_in_two_ways(loop, positions) for loop in loops):
         raise ValueError("can take time that doubles with each character: a repeat within a repeat reads the same text")
-    power = _power(loops, places) + (0 if _is_anchored(parsed) else 1)
+    power = _power(loops, positions) + (0 if _is_anchored(parsed) else 1)
     if power > max(LENGTHS):
         raise ValueError("has too many repeats in a row that can read the same text")
     return LENGTHS.get(power)
@@ -48,21 +48,21 @@ def _is_anchored(sequence: Any) -> bool:
 
 
 class Part(NamedTuple):
-    """A part of a pattern: the places that it can begin with and end with, and whether it can read nothing at all."""
+    """A part of a pattern: the positions that it can begin with and end with, and whether it can read nothing."""
 
     first: set[int]
     last: set[int]
     empty: bool
 
 
-class Places:
+class Positions:
     """The positions of a pattern: what each can read, and which may come next."""
 
     def __init__(self, parsed: Any) -> None:
         self.reads: list[frozenset[str]] = []
         self.next: list[set[int]] = []
         self.nested = False  # nothing at all can be read in two ways: a repeat of something that may be empty
-        self.twice = False  # an inner and an outer repeat lead from one place to the same other one
+        self.twice = False  # an inner and an outer repeat lead from one position to the same other one
         self._depth = 0  # the loops around the current item
         self._state = parsed.state
         self._flags = 0  # of the groups around the current item
@@ -70,7 +70,7 @@ class Places:
         self.alphabet = frozenset(SAMPLES) | named | {char.swapcase()[0] for char in named}
         self._sequence(parsed)
 
-    def _place(self, reads: Iterable[str]) -> Part:
+    def _position(self, reads: Iterable[str]) -> Part:
         if len(self.reads) >= POSITIONS:
             raise ValueError("is too long to be checked")
         self.reads.append(frozenset(reads))
@@ -85,8 +85,8 @@ class Places:
         """The parts one after the other."""
         first, last, empty = set[int](), set[int](), True
         for part in parts:
-            for place in last:
-                self.next[place] |= part.first
+            for position in last:
+                self.next[position] |= part.first
             first |= part.first if empty else set()
             last = part.last | last if part.empty else part.last
             empty = empty and part.empty
@@ -116,10 +116,10 @@ class Places:
         if name.endswith("_REPEAT"):
             return self._repeat(*content)
         if name == "GROUPREF":  # any text
-            here = self._place(self.alphabet)
+            here = self._position(self.alphabet)
             self.next[min(here.first)] |= here.first
             return here._replace(empty=True)
-        return self._place(self._readable(op, content))
+        return self._position(self._readable(op, content))
 
     def _group(self, number: int | None, added: int, removed: int, body: Any) -> Part:
         before = self._flags
@@ -148,9 +148,9 @@ class Places:
         part = self._sequence(body)
         self._depth -= 1
         self.nested = self.nested or part.empty
-        for place in part.last:
-            self.twice = self.twice or bool(self.next[place] & part.first)
-            self.next[place] |= part.first
+        for position in part.last:
+            self.twice = self.twice or bool(self.next[position] & part.first)
+            self.next[position] |= part.first
         return part
 
     def _readable(self, op: Any, content: Any) -> Iterable[str]:
@@ -159,18 +159,18 @@ class Places:
         return filter(re._compiler.compile(item, self._flags).fullmatch, self.alphabet)  # type: ignore[attr-defined]
 
     def loops(self) -> list[set[int]]:
-        """The sets of places that can be reached from each other."""
-        after = [self._reached(place) for place in range(len(self.reads))]
+        """The sets of positions that can be reached from each other."""
+        after = [self._reached(position) for position in range(len(self.reads))]
         groups = {
-            frozenset(other for other in after[place] if place in after[other])
-            for place in range(len(self.reads))
-            if place in after[place]
+            frozenset(other for other in after[position] if position in after[other])
+            for position in range(len(self.reads))
+            if position in after[position]
         }
         return [set(group) for group in groups]
 
-    def _reached(self, place: int) -> set[int]:
+    def _reached(self, position: int) -> set[int]:
         seen: set[int] = set()
-        queue = list(self.next[place])
+        queue = list(self.next[position])
         while queue:
             current = queue.pop()
             if current not in seen:
@@ -191,26 +191,26 @@ def _codes(items: Any) -> Iterator[int]:
             yield from _codes(item)
 
 
-def _reads_in_two_ways(loop: set[int], places: Places) -> bool:
-    """Whether two different walks through the loop, from one place back to one place, can read the same text."""
+def _reads_in_two_ways(loop: set[int], positions: Positions) -> bool:
+    """Whether two different walks through the loop, from one position back to one position, can read the same text."""
     forward: dict[tuple[int, int], set[tuple[int, int]]] = {}
-    queue = [(place, place) for place in loop]
+    queue = [(position, position) for position in loop]
     while queue:
         pair = queue.pop()
         if pair in forward:
             continue
         forward[pair] = {
             (left, right)
-            for left in places.next[pair[0]] & loop
-            for right in places.next[pair[1]] & loop
-            if places.reads[left] & places.reads[right]
+            for left in positions.next[pair[0]] & loop
+            for right in positions.next[pair[1]] & loop
+            if positions.reads[left] & positions.reads[right]
         }
         queue += forward[pair]
     backward: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for pair, following in forward.items():
         for other in following:
             backward.setdefault(other, []).append(pair)
-    queue = [(place, place) for place in loop]
+    queue = [(position, position) for position in loop]
     seen = set(queue)
     while queue:
         for pair in backward.get(queue.pop(), ()):
@@ -222,14 +222,14 @@ def _reads_in_two_ways(loop: set[int], places: Places) -> bool:
     return False
 
 
-def _power(loops: list[set[int]], places: Places) -> int:
+def _power(loops: list[set[int]], positions: Positions) -> int:
     """The most loops in a row that can share a text."""
-    chars = [frozenset().union(*(places.reads[place] for place in loop)) for loop in loops]
+    chars = [frozenset().union(*(positions.reads[position] for position in loop)) for loop in loops]
     known: dict[int, int] = {}
 
     def after(number: int) -> int:
         if number not in known:
-            reached = _shared(loops[number], chars[number], places)
+            reached = _shared(loops[number], chars[number], positions)
             others = [other for other in range(len(loops)) if other != number and loops[other] & reached]
             known[number] = 1 + max(map(after, others), default=0)
         return known[number]
@@ -237,12 +237,12 @@ def _power(loops: list[set[int]], places: Places) -> int:
     return max(map(after, range(len(loops))), default=0)
 
 
-def _shared(loop: set[int], chars: frozenset[str], places: Places) -> set[int]:
+def _shared(loop: set[int], chars: frozenset[str], positions: Positions) -> set[int]:
     seen: set[int] = set()
     queue = list(loop)
     while queue:
-        for place in places.next[queue.pop()]:
-            if place not in seen and place not in loop and places.reads[place] & chars:
-                seen.add(place)
-                queue.append(place)
+        for position in positions.next[queue.pop()]:
+            if position not in seen and position not in loop and positions.reads[position] & chars:
+                seen.add(position)
+                queue.append(position)
     return seen

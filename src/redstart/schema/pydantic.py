@@ -147,21 +147,21 @@ class PydanticNode(Node):
             if not nulls:
                 break
             rest = msgspec.json.decode(msgspec.json.encode(value)) if rest is None else rest
-            for place in nulls:
-                _remove(rest, place, everywhere=engine is self.engines[True])
+            for null in nulls:
+                _remove(rest, null, everywhere=engine is self.engines[True])
             try:
                 return engine.validate_python(rest)
             except sys.modules["pydantic"].ValidationError as again:
                 left = again
         return self._refuse(error, path, walk, None if left is error else {item["loc"] for item in left.errors()})
 
-    def _refuse(self, error: Any, path: ValuePath, walk: Walk, places: Container[object] | None = None) -> object:
+    def _refuse(self, error: Any, path: ValuePath, walk: Walk, only: Container[object] | None = None) -> object:
         items = error.errors(include_url=False)
-        for item in items if places is None else [item for item in items if item["loc"] in places]:
-            place = path
+        for item in items if only is None else [item for item in items if item["loc"] in only]:
+            inner = path
             for step in item["loc"]:
-                place = join(place, step)
-            walk.refuse(_problem, place, item)
+                inner = join(inner, step)
+            walk.refuse(_problem, inner, item)
         return INVALID
 
     def emit(self, defs: Defs) -> Schema:
@@ -169,17 +169,17 @@ class PydanticNode(Node):
         return defs.adopt(self.cls, name, self.document)
 
 
-def _remove(value: object, place: Sequence[Any], *, everywhere: bool) -> None:
-    """Remove the null at `place`, which also names the branches of unions on the way; `everywhere`: in all items."""
-    for index, step in enumerate(place[:-1]):
+def _remove(value: object, path: Sequence[Any], *, everywhere: bool) -> None:
+    """Remove the null at `path`, which also names the branches of unions on the way; `everywhere`: in all items."""
+    for index, step in enumerate(path[:-1]):
         if isinstance(value, list) and isinstance(step, int):
             for inner in value if everywhere else [value[step]]:
-                _remove(inner, place[index + 1 :], everywhere=everywhere)
+                _remove(inner, path[index + 1 :], everywhere=everywhere)
             return
         if isinstance(value, dict) and step in value:
             value = value[step]
-    if place and isinstance(value, dict) and value.get(place[-1], ...) is None:
-        del value[place[-1]]
+    if path and isinstance(value, dict) and value.get(path[-1], ...) is None:
+        del value[path[-1]]
 
 
 def _both(aliased: Any, named: object) -> Any:
@@ -191,19 +191,19 @@ def _both(aliased: Any, named: object) -> Any:
     return aliased
 
 
-def _problem(place: ValuePath, item: Any) -> Problem:
+def _problem(path: ValuePath, item: Any) -> Problem:
     text = item["msg"]
     if item["type"] == "missing":
-        return errors.missing(place, "")
+        return errors.missing(path, "")
     if item["type"] == "union_tag_invalid":
         tags = re.findall("'([^']*)'", item["ctx"]["expected_tags"])
         name = item["ctx"]["discriminator"].strip("'")
-        return errors.not_a_choice(join(place, name), errors.one_of(tags), item["ctx"]["tag"], tags)
-    path = spelled(place)
+        return errors.not_a_choice(join(path, name), errors.one_of(tags), item["ctx"]["tag"], tags)
+    where = spelled(path)
     if text.startswith("Input should be "):
         typed = item["type"].endswith(("_type", "_parsing"))
         return Problem(
-            path, "must be " + text.removeprefix("Input should be "), (show_typed if typed else show)(item["input"])
+            where, "must be " + text.removeprefix("Input should be "), (show_typed if typed else show)(item["input"])
         )
     reason = cut(text.removeprefix("Value error, "))
-    return Problem(path, reason if reason.startswith("must be ") else f"is refused: {reason}", show(item["input"]))
+    return Problem(where, reason if reason.startswith("must be ") else f"is refused: {reason}", show(item["input"]))

@@ -461,7 +461,7 @@ class SharedSessions(Sessions):
         """A GET: the stream for what belongs to no request, or a stream that the client has lost."""
         short = _short(live.id)
         last = request.headers.get(h.LAST_EVENT)
-        name, after = _event_place(last.decode("latin-1")) if last is not None else ("", 0)
+        name, after = _event_position(last.decode("latin-1")) if last is not None else ("", 0)
         key = self._key(short, name)
         missed = await self._events_of(key) if name else []
         if last is not None and not missed:
@@ -546,7 +546,7 @@ def _push(writer: Writer, entry: bytes, after: int = 0) -> bool:
     return not event and number != b"0"
 
 
-def _event_place(event_id: str) -> tuple[str, int]:
+def _event_position(event_id: str) -> tuple[str, int]:
     """The stream and the number of an event; no stream if it is not the id of an event."""
     match = re.fullmatch(r"([0-9a-f]{12}(?:\.[0-9]{1,9})?)-([0-9]{1,12})", event_id)
     return (match[1], int(match[2])) if match is not None else ("", 0)
