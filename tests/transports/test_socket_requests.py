@@ -230,6 +230,11 @@ REQUESTS: dict[str, tuple[list[bytes], list[int], bool]] = {
         [200] * 3,
         False,
     ),
+    "tiny chunks": (
+        [CHUNKED + b"".join(chunk(b" ") for _ in range(18_000)) + chunk(PING) + b"0\r\n\r\n"],
+        [200],
+        False,
+    ),
     "close": ([POST + CLOSE + SIZE + b"\r\n" + PING], [200], True),
     "close, then known": ([POST + CLOSE + SIZE + b"\r\n" + PING + WHOLE], [200], True),
     "HTTP/1.0": ([b"POST /mcp HTTP/1.0\r\n" + HEAD + SIZE + b"\r\n" + PING], [200], True),
@@ -245,6 +250,7 @@ REQUESTS: dict[str, tuple[list[bytes], list[int], bool]] = {
     "upgrade in the body": ([POST + b"Content-Length: 12\r\n\r\n\r\nupgrade: x"], [400], False),
     "not HTTP": ([b"\x16\x03\x01\x02"], [400], True),
     "good, then not HTTP": ([WHOLE + b"nonsense\r\n\r\n"], [200, 400], True),
+    "many good, then not HTTP": ([WHOLE * 300 + b"nonsense\r\n\r\n"], [200] * 300 + [400], True),
     "two good, then not HTTP": ([WHOLE * 2 + b"nonsense\r\n\r\n"], [200, 200, 400], True),
     "just small enough": ([POST + b"Content-Length: %d\r\n\r\n" % LIMIT + PING.ljust(LIMIT)], [200], False),
     "too large": ([POST + b"Content-Length: %d\r\n\r\n" % (LIMIT + 1)], [413], True),
@@ -257,11 +263,24 @@ REQUESTS: dict[str, tuple[list[bytes], list[int], bool]] = {
     "too large in chunks": ([CHUNKED + chunk(b"x" * 10_000) + chunk(b"x" * 10_001)], [413], True),
     "256 headers": ([POST + b"X: y\r\n" * 253 + SIZE + b"\r\n" + PING], [200], False),
     "257 headers": ([POST + b"X: y\r\n" * 254 + SIZE + b"\r\n" + PING], [431], True),
+    "long reply, then 257 headers, and it waits to go on": (
+        [LONG_ROUTE, POST + b"Expect: 100-continue\r\n" + b"X: y\r\n" * 253 + SIZE + b"\r\n"],
+        [200, 431],
+        True,
+    ),
     "long head": ([POST + b"X: " + b"y" * 30_000 + b"\r\n" + SIZE + b"\r\n" + PING], [200], False),
     "too long head": ([POST + b"X: " + b"y" * 66_000 + b"\r\n" + SIZE + b"\r\n" + PING], [431], True),
     "too long head in pieces": ([POST + b"X: ", *[b"y" * 9000] * 8], [431], True),
     "two long heads": ([POST + b"X: " + b"y" * 40_000 + b"\r\n" + SIZE + b"\r\n" + PING] * 2, [200, 200], False),
     "trailers": ([CHUNKED + chunk(PING) + b"0\r\nX: y\r\n\r\n" + WHOLE], [200, 200], False),
+    "long trailers, then a long head": (
+        [
+            CHUNKED + chunk(PING) + b"0\r\nX: " + b"y" * 60_000 + b"\r\n\r\n",
+            POST + b"X: " + b"y" * 60_000 + b"\r\n" + SIZE + b"\r\n" + PING,
+        ],
+        [200, 200],
+        False,
+    ),
     "too long trailers": ([CHUNKED + chunk(PING) + b"0\r\n", *[b"X: " + b"y" * 9000 + b"\r\n"] * 8], [431], True),
     "long head, then a long line before a chunk": (
         [
@@ -281,8 +300,9 @@ REQUESTS: dict[str, tuple[list[bytes], list[int], bool]] = {
 }
 
 
+@pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("what", REQUESTS)
-def test_requests(what: str) -> None:
+def test_requests(what: str, loop: Any) -> None:
     pieces, statuses, closes = REQUESTS[what]
 
     async def test() -> None:
@@ -305,7 +325,7 @@ def test_requests(what: str) -> None:
             assert (await good.response())[0] == 200
             good.writer.close()
 
-    run(test())
+    run(test(), loop=loop)
 
 
 def test_only_some_small_heads_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,6 +433,7 @@ def test_a_stream_is_one_response(version: bytes) -> None:
             status, headers, body = await peer.response()
             assert (status, headers["content-type"]) == (200, "text/event-stream")
             assert ("transfer-encoding" in headers) is (version == b"1.1")
+            assert body.startswith(b"event: message")
             assert body.count(b"event: message") == 3
             assert b"counted" in body.split(b"\n\n")[-2]
             peer.writer.close()
@@ -710,7 +731,7 @@ def test_after_a_refusal_nothing_more_is_served() -> None:
             assert (await peer.response())[0] == 200
             peer.writer.write(named(1, "wait"))
             await stage.began.wait()
-            for ahead in (POST + b"X: y\r\n" * 254 + SIZE + b"\r\n" + PING, known):
+            for ahead in (known.replace(SIZE, b"X: y\r\n" * 254 + SIZE), known):
                 peer.writer.write(ahead)
                 for _ in range(20):  # so that it comes as a packet of its own
                     await asyncio.sleep(0)
@@ -987,6 +1008,50 @@ def test_a_request_waits_from_its_own_beginning() -> None:
             head = await peer.reader.readuntil(b"\r\n\r\n")
             assert b"text/event-stream" in head
             peer.writer.close()
+
+    run(test())
+
+
+def test_a_stream_that_begins_without_a_message_goes_on() -> None:
+    async def test() -> None:
+        async with served(keep_alive=0.1) as stage:
+            peer = await stage.connect()
+            peer.writer.write(named(1, "wait"))
+            assert b"text/event-stream" in await peer.reader.readuntil(b"\r\n\r\n")
+            stage.go.set()
+            size = int(await peer.reader.readuntil(b"\r\n"), 16)  # none is the end
+            assert b"went on" in await peer.reader.readexactly(size)
+
+    run(test())
+
+
+def test_a_reply_that_waits_for_its_client_does_not_become_a_stream() -> None:
+    async def test() -> None:
+        async with served(keep_alive=0.3) as stage:
+            peer = await stage.connect()
+            stage.go.set()
+            peer.writer.write(LONG_ROUTE + named(1, "wait"))
+            await stage.ended.wait()
+            await asyncio.sleep(0.6)  # the server looks at its connections ten times a second
+            assert len((await peer.response())[2]) == LONG
+            status, headers, body = await peer.response()
+            assert (status, headers["content-type"], b"went on" in body) == (200, "application/json", True)
+            peer.writer.write(WHOLE)
+            assert (await peer.response())[1]["content-type"] == "application/json"
+
+    run(test())
+
+
+def test_a_stream_goes_no_further_than_its_client_reads() -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(named(1, "burst"))
+            await stage.began.wait()
+            await asyncio.sleep(0.5)  # there is no event for "nothing more happens"
+            assert not stage.ended.is_set()
+            assert len((await peer.response())[2]) > 3 * LONG
+            assert stage.ended.is_set()
 
     run(test())
 
