@@ -78,7 +78,7 @@ BUDGET: dict[str, int] = {
     "adopt": 738,
     "server": 1570,  # what a task can do in its context; who runs tasks; `auth=`
     "transports": 3512,  # sessions of several processes; health, challenges for tokens; unix socket, TLS, proxies
-    "auth": 50,
+    "auth": 450,
     "client": 1922,  # the bounds of what a server sends
     "testing": 52,
     "cli": 845,  # workers, and the supervisor of several processes; factories, arguments of the script

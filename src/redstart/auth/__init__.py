@@ -3,8 +3,9 @@
 What needs a library of the extra `auth` imports it when it is used.
 """
 
+from redstart.auth.jwt import JWT
 from redstart.auth.tokens import BearerTokens
 from redstart.features.principal import User
 from redstart.server.authenticate import TokenVerifier
 
-__all__ = ["BearerTokens", "TokenVerifier", "User"]
+__all__ = ["JWT", "BearerTokens", "TokenVerifier", "User"]

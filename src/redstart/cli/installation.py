@@ -20,7 +20,7 @@ from redstart.server.startup_errors import IN_CODE
 OLDEST = (3, 11)
 EXTRAS = {
     "client": "a Client of URLs",
-    "auth": "",
+    "auth": "tokens of an issuer: JWT, Introspection",
     "seal": "encrypted request states",
     "redis": "a store at redis://",
     "postgres": "a store at postgresql://",

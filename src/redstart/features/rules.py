@@ -240,11 +240,16 @@ def names(label: str, value: object) -> tuple[str, ...]:
     return texts(label, [value] if isinstance(value, str) else value)
 
 
+def is_scope(value: object) -> bool:
+    """Whether a value is a scope, which a challenge can name."""
+    return isinstance(value, str) and _SCOPE.fullmatch(value) is not None
+
+
 def scope_list(label: str, value: object) -> tuple[str, ...]:
     """Scopes from a list, or from one text with spaces between them, each of them once."""
     listed = value.split() if isinstance(value, str) else value
     found = tuple(dict.fromkeys(listed)) if isinstance(listed, Iterable) else ()
-    if not isinstance(listed, Iterable) or not all(isinstance(one, str) and _SCOPE.fullmatch(one) for one in found):
+    if not isinstance(listed, Iterable) or not all(map(is_scope, found)):
         wrong(label, "a list of scopes: texts without spaces, quotes and backslashes", value)
     return found
 

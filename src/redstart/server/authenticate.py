@@ -61,6 +61,13 @@ class TokenVerifier:
     def __call__(self, token: str) -> object:
         return self.verify(token)
 
+    def remembered(self, token: str) -> object:
+        """The user of a token that was checked a moment ago, if that is known at once."""
+        return None
+
+    def close(self) -> None:
+        """The server stops."""
+
 
 class Authenticator:
     """Calls `auth=`, and accepts what it returns only if that can be used as a principal."""
@@ -77,9 +84,20 @@ class Authenticator:
         """The user of this token, or AuthError. Without a token `auth=` is not called."""
         if not token:
             raise AuthError(401, UNKNOWN)
+        user = self.verifier.remembered(token)
+        if user is None:
+            user = await self._checked(token)
+        needed = self.verifier.scopes
+        if needed and not scopes_of(user).issuperset(needed):
+            raise AuthError(403, f"The token needs the scopes: {' '.join(needed)}", "insufficient_scope")
+        return user
+
+    async def _checked(self, token: str) -> object:
         try:
             async with asyncio.timeout(SECONDS) as limit:
                 user = await self._call(token)
+        except AuthError:
+            raise
         except Exception as error:
             raise self._failure(error, limit.expired()) from None
         try:
@@ -91,9 +109,6 @@ class Authenticator:
             text = f"auth= refused a caller, because of what it returned. {error}. None refuses without this line."
             self._warn(type(user), text)
             raise AuthError(401, UNKNOWN, "invalid_token") from None
-        needed = self.verifier.scopes
-        if needed and not scopes_of(user).issuperset(needed):
-            raise AuthError(403, f"The token needs the scopes: {' '.join(needed)}", "insufficient_scope")
         return user
 
     async def _call(self, token: str) -> object:
@@ -118,3 +133,4 @@ class Authenticator:
 
     def close(self) -> None:
         self._pool.close()
+        self.verifier.close()

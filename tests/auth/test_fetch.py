@@ -1,0 +1,135 @@
+"""The fetcher: which addresses it goes to, what it reads from them, and how much."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+from auth.support import Issuer, issuing
+from redstart.auth.fetch import MAX_BYTES, Fetcher, FetchError, is_public
+from support import run
+
+
+@pytest.fixture
+def site() -> Iterator[Issuer]:
+    with issuing() as site:
+        yield site
+
+
+def got(site: Issuer, path: str = "/doc", **options: Any) -> Any:
+    return run(Fetcher([site.url]).get(site.url + path, **options))
+
+
+def test_a_document(site: Issuer) -> None:
+    site.serve("/doc", {"a": 1})
+    assert got(site) == {"a": 1}
+    assert site.headers[0]["host"] == site.url.removeprefix("http://")
+    assert site.headers[0]["accept"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "words"),
+    [
+        (404, {}, b"{}", "answered 404"),
+        (500, {}, b"secret", "answered 500"),
+        (200, {}, b"<html>secret", "is not a JSON object"),
+        (200, {}, b"[1]", "is not a JSON object"),
+        (200, {}, b"\xff", "is not a JSON object"),
+        (200, {}, b" " * (MAX_BYTES + 1), "is larger than"),
+        (200, {"content-encoding": "gzip"}, b"{}", "is compressed"),
+        (302, {"location": "https://evil.example.com/"}, b"", "redirects to another origin"),
+        (302, {"location": "//169.254.169.254/"}, b"", "redirects to another origin"),
+        (302, {"location": "/doc"}, b"", "redirects more than 3 times"),
+    ],
+)
+def test_what_is_not_a_document(site: Issuer, status: int, headers: dict[str, str], body: bytes, words: str) -> None:
+    site.serve("/doc", body, status, **headers)
+    with pytest.raises(FetchError, match=words) as caught:
+        got(site, "/doc")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_redirect_within_the_origin(site: Issuer) -> None:
+    site.serve("/doc", b"", 301, location="/there?x=1")
+    site.serve("/there?x=1", {"a": 1})
+    assert got(site) == {"a": 1}
+
+
+def test_a_form(site: Issuer) -> None:
+    forms: list[bytes] = []
+
+    def answer(form: bytes) -> tuple[int, dict[str, str], bytes]:
+        forms.append(form)
+        return 200, {}, b'{"active":false}'
+
+    site.documents["/form"] = answer
+    fetcher = Fetcher([site.url])
+    assert run(fetcher.post(f"{site.url}/form", {"token": "a b"})) == {"active": False}
+    assert forms == [b"token=a+b"]
+    site.serve("/form", b"", 307, location="/there")
+    with pytest.raises(FetchError, match="redirects a POST"):
+        run(fetcher.post(f"{site.url}/form", {"token": "s3cret"}))
+    assert "/there" not in site.asked
+
+
+def test_it_takes_no_longer_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redstart.auth.fetch.SECONDS", 0.1)
+
+    async def test() -> None:
+        left = asyncio.Event()
+
+        async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            left.set()
+
+        silent = await asyncio.start_server(never, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}/"
+        with pytest.raises(FetchError, match=r"did not answer within 0\.1 seconds|ReadTimeout"):
+            await Fetcher([url]).get(url)
+        await left.wait()
+        silent.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://192.0.2.1/", "must begin with https"),
+        ("ftp://127.0.0.1/", "is not a URL that can be read"),
+        ("file:///etc/passwd", "is not a URL that can be read"),
+        ("https://user:secret@127.0.0.1/", "is not a URL that can be read"),
+        ("https://127.0.0.1:x/", "is not a URL that can be read"),
+        ("https://no-such-name.invalid/", "is not known"),
+        ("", "is not a URL that can be read"),
+    ],
+)
+def test_a_url_that_is_refused_from_anybody(url: str, words: str) -> None:
+    with pytest.raises(FetchError, match=words):
+        run(Fetcher([url]).get(url))
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "10.0.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "[::1]",
+     "[fe80::1]", "[fd00::1]", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "[2002:a00:1::1]", "224.0.0.1", "2130706433"],
+)  # fmt: skip
+def test_an_address_that_is_not_public_is_only_for_the_operator(host: str) -> None:
+    with pytest.raises(FetchError, match=r"not public|not known"):
+        run(Fetcher(["https://login.example.com"]).get(f"https://{host}/"))
+
+
+def test_another_port_is_another_origin(site: Issuer) -> None:
+    with pytest.raises(FetchError, match="not public"):
+        run(Fetcher(["http://127.0.0.1:1"]).get(site.url))
+    assert site.asked == []
+
+
+def test_public_addresses() -> None:
+    assert all(is_public(ip_address(one)) for one in ("8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"))

@@ -1,0 +1,345 @@
+"""`auth=JWT(...)`: which tokens are let in, where the keys come from, and how often they are read."""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.hashes import SHA256
+from joserfc import jwt
+from joserfc.jwk import OctKey, RSAKey
+
+from auth.support import AUDIENCE, Issuer, issuing, new_key
+from redstart import Client, Context, Server, User
+from redstart.auth import JWT
+from redstart.client.errors import RequestError
+from redstart.server.authenticate import AuthError
+from support import run
+from transports.support import Http
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with issuing() as issuer:
+        issuer.publish()
+        yield issuer
+
+
+def verifier(issuer: Issuer, **options: Any) -> JWT:
+    return JWT(**{"issuer": issuer.url, "audience": AUDIENCE, **options})
+
+
+def user_of(auth: JWT, *tokens: str) -> list[Any]:
+    """The users of the tokens, by way of a server; the status of a refusal."""
+    server = Server("guarded", auth=auth)
+
+    async def test() -> list[Any]:
+        found: list[Any] = []
+        authenticator = server.runtime.authenticator
+        assert authenticator is not None
+        for token in tokens:
+            try:
+                found.append(await authenticator.user(token))
+            except AuthError as error:
+                found.append(error.status)
+        return found
+
+    return run(test(), server)
+
+
+def test_a_token_for_this_server_is_let_in(issuer: Issuer) -> None:
+    (user,) = user_of(verifier(issuer), issuer.token({"org": "x"}))
+    assert isinstance(user, User)
+    assert (user.subject, user.issuer, sorted(user.scopes)) == ("ada", issuer.url, ["mcp", "read"])
+    assert user.claims["org"] == "x"
+    assert issuer.asked == [
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/openid-configuration",
+        "/jwks",
+    ]
+
+
+NOW = int(time.time())
+GOOD: dict[str, Callable[[Issuer], str]] = {
+    "several audiences": lambda issuer: issuer.token({"aud": ["https://other", AUDIENCE]}),
+    "expired within the leeway": lambda issuer: issuer.token({"exp": time.time() - 10}),
+    "a clock that is ahead": lambda issuer: issuer.token({"nbf": time.time() + 10}),
+    "typ of access tokens": lambda issuer: issuer.token(typ="at+jwt"),
+    "scp": lambda issuer: issuer.token({"scope": None, "scp": ["mcp", "read"]}),
+}
+BAD: dict[str, Callable[[Issuer], str]] = {
+    "not a token": lambda issuer: "x",
+    "two parts": lambda issuer: "e30.e30",
+    "five parts": lambda issuer: "e30.e30.e30.e30.e30",
+    "expired": lambda issuer: issuer.token({"exp": time.time() - 60}),
+    "no expiry": lambda issuer: issuer.token({"exp": None}),
+    "an expiry that is a text": lambda issuer: issuer.token({"exp": "tomorrow"}),
+    "an expiry that is true": lambda issuer: issuer.token({"exp": True}),
+    "not yet": lambda issuer: issuer.token({"nbf": time.time() + 60}),
+    "nbf that is a text": lambda issuer: issuer.token({"nbf": "now"}),
+    "another issuer": lambda issuer: issuer.token({"iss": "https://evil.example.com"}),
+    "no issuer": lambda issuer: issuer.token({"iss": None}),
+    "issuer with a slash": lambda issuer: issuer.token({"iss": issuer.url + "/"}),
+    "another audience": lambda issuer: issuer.token({"aud": "https://other.example.com"}),
+    "a part of the audience": lambda issuer: issuer.token({"aud": AUDIENCE[:-1]}),
+    "no audience": lambda issuer: issuer.token({"aud": None}),
+    "an empty list of audiences": lambda issuer: issuer.token({"aud": []}),
+    "no subject": lambda issuer: issuer.token({"sub": None}),
+    "an empty subject": lambda issuer: issuer.token({"sub": " "}),
+    "no key id": lambda issuer: issuer.token(kid=None),
+    "an unknown key": lambda issuer: issuer.token(key=RSAKey.generate_key(2048, parameters={"kid": "two"})),
+    "another key of the same id": lambda issuer: issuer.token(key=RSAKey.generate_key(2048, parameters={"kid": "one"})),
+    "another type": lambda issuer: issuer.token(typ="logout+jwt"),
+    "an algorithm that is not the key's": lambda issuer: issuer.token(key=_plain(issuer), alg="PS256"),
+    "none": lambda issuer: _unsigned(issuer),
+    "tampered": lambda issuer: _tampered(issuer),
+    "the public key as a secret": lambda issuer: _confused(issuer),
+    "critical": lambda issuer: _critical(issuer),
+}
+
+
+def _plain(issuer: Issuer) -> RSAKey:
+    found = issuer.keys[0].as_dict(private=True)
+    return RSAKey.import_key({name: value for name, value in found.items() if name not in ("alg", "use")})
+
+
+def _part(value: object) -> str:
+    return urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+def _unsigned(issuer: Issuer) -> str:
+    body = issuer.token().split(".")[1]
+    return f"{_part({'alg': 'none', 'kid': 'one'})}.{body}."
+
+
+def _tampered(issuer: Issuer) -> str:
+    head, _, signature = issuer.token().split(".")
+    other = issuer.token({"sub": "root"}).split(".")[1]
+    return f"{head}.{other}.{signature}"
+
+
+def _critical(issuer: Issuer) -> str:
+    """A header that must be understood, and is not; signed by hand, because the library refuses to."""
+    signed = f"{_part({'alg': 'RS256', 'kid': 'one', 'crit': ['new'], 'new': 1})}.{issuer.token().split('.')[1]}"
+    private: Any = issuer.keys[0].private_key
+    signature = private.sign(signed.encode(), PKCS1v15(), SHA256())
+    return f"{signed}.{urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+
+def _confused(issuer: Issuer) -> str:
+    secret = OctKey.import_key(json.dumps(issuer.keys[0].as_dict(private=False)))
+    claims = {"iss": issuer.url, "aud": AUDIENCE, "sub": "root", "exp": NOW + 600}
+    return jwt.encode({"alg": "HS256", "kid": "one"}, claims, secret, algorithms=["HS256"])
+
+
+@pytest.mark.parametrize("make", GOOD.values(), ids=GOOD)
+def test_good_tokens(issuer: Issuer, make: Callable[[Issuer], str]) -> None:
+    (user,) = user_of(verifier(issuer, scopes="mcp"), make(issuer))
+    assert isinstance(user, User)
+
+
+@pytest.mark.parametrize("make", BAD.values(), ids=BAD)
+def test_bad_tokens(issuer: Issuer, make: Callable[[Issuer], str]) -> None:
+    token = make(issuer)
+    good, *refused = user_of(verifier(issuer), issuer.token(), token, token)
+    assert isinstance(good, User)
+    assert refused == [401, 401]
+
+
+def test_a_token_without_a_scope_that_all_need(issuer: Issuer) -> None:
+    assert user_of(verifier(issuer, scopes="admin"), issuer.token()) == [403]
+
+
+def test_the_claim_of_the_audience_can_be_another_one(issuer: Issuer) -> None:
+    auth = verifier(issuer, audience="app", audience_claim="client_id")
+    good, bad = user_of(auth, issuer.token({"aud": None, "client_id": "app"}), issuer.token({"aud": "app"}))
+    assert isinstance(good, User)
+    assert bad == 401
+
+
+# ---------------------------------------------------------------- the keys
+
+
+def test_a_new_key_is_found_and_unknown_ones_do_not_make_us_ask_again(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, auth = Server("guarded"), verifier(issuer)
+
+    async def test() -> None:
+        assert await auth(issuer.token()) is not None  # type: ignore[misc]
+        issuer.keys.append(new_key("two"))
+        fresh = issuer.token(key=issuer.keys[1], alg="ES256")
+        assert await auth(fresh) is None  # type: ignore[misc]  # the keys were read a moment ago
+        monkeypatch.setattr("redstart.auth.keys.PAUSE", 0.0)
+        assert await auth(fresh) is not None  # type: ignore[misc]
+        monkeypatch.undo()
+        asked = len(issuer.asked)
+        for number in range(20):
+            unknown = issuer.token(key=new_key(f"made up {number}"), alg="ES256")
+            assert await auth(unknown) is None  # type: ignore[misc]
+        assert len(issuer.asked) == asked
+
+    run(test(), server)
+
+
+def test_a_key_that_is_withdrawn_is_not_used_any_more(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    auth, token = verifier(issuer), issuer.token()
+    server = Server("guarded", auth=auth)
+
+    async def test() -> None:
+        authenticator = server.runtime.authenticator
+        assert authenticator is not None
+        await authenticator.user(token)
+        assert auth.remembered(token) is not None
+        issuer.keys[:] = [new_key("two")]
+        monkeypatch.setattr("redstart.auth.keys.PAUSE", 0.0)
+        assert await auth(issuer.token(key=issuer.keys[0], alg="ES256")) is not None  # type: ignore[misc]
+        with pytest.raises(AuthError):
+            await authenticator.user(token)
+
+    run(test(), server)
+
+
+def test_while_the_issuer_is_away_known_keys_stay_in_use(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    auth = verifier(issuer)
+
+    async def test() -> None:
+        assert await auth(issuer.token()) is not None  # type: ignore[misc]
+        issuer.documents.clear()
+        monkeypatch.setattr("redstart.auth.keys.PAUSE", 0.0)
+        monkeypatch.setattr("redstart.auth.keys.MAX_AGE", 0.0)
+        for subject in ("bob", "eve"):
+            assert await auth(issuer.token({"sub": subject})) is not None  # type: ignore[misc]
+        assert await auth(issuer.token(key=new_key("two"), alg="ES256")) is None  # type: ignore[misc]
+        auth.close()
+
+    run(test())
+
+
+def test_without_keys_a_request_is_a_503(issuer: Issuer) -> None:
+    issuer.documents.clear()
+
+    async def test() -> None:
+        server = Server("guarded", auth=verifier(issuer))
+        headers = {"authorization": f"Bearer {issuer.token()}"}
+        response = await Http(server.asgi()).modern(1, "server/discover", headers=headers)
+        assert response.status == 503
+        assert "issuer does not answer" in response.json()["error"]["message"]
+        assert "www-authenticate" not in response.headers
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("path", "metadata"),
+    [
+        ("", "/.well-known/oauth-authorization-server"),
+        ("/realm", "/.well-known/oauth-authorization-server/realm"),
+        ("/realm", "/.well-known/openid-configuration/realm"),
+        ("/realm", "/realm/.well-known/openid-configuration"),
+    ],
+)
+def test_where_the_metadata_may_be(issuer: Issuer, path: str, metadata: str) -> None:
+    issuer.documents.clear()
+    site = issuer.url
+    issuer.url = site + path
+    issuer.serve(metadata, {"issuer": issuer.url, "jwks_uri": f"{site}/jwks"})
+    issuer.serve("/jwks", issuer.jwks())
+    (user,) = user_of(verifier(issuer), issuer.token())
+    assert user.issuer == site + path
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"issuer": "https://evil.example.com", "jwks_uri": "/jwks"},
+        {"issuer": None},
+        {"jwks_uri": "https://169.254.169.254/keys"},
+        {"jwks_uri": "http://192.0.2.1/keys"},
+        {"jwks_uri": "file:///etc/passwd"},
+        {"jwks_uri": 5},
+        [],
+    ],
+    ids=str,
+)
+def test_metadata_that_is_not_to_be_used(issuer: Issuer, document: Any) -> None:
+    said = {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/jwks", **document} if document else document
+    issuer.serve("/.well-known/openid-configuration", said)
+    assert user_of(verifier(issuer), issuer.token()) == [503]
+
+
+def test_keys_that_cannot_sign_are_left_out(issuer: Issuer) -> None:
+    for_encryption = RSAKey.generate_key(2048, parameters={"kid": "two", "use": "enc"})
+    jwks = issuer.jwks()
+    jwks["keys"] += [for_encryption.as_dict(private=False), {"kty": "oct", "k": "c2VjcmV0", "kid": "three"}]
+    jwks["keys"] += [{"kty": "RSA", "kid": "four"}, {"kty": "XYZ", "kid": "five"}, "six", {}]
+    issuer.serve("/jwks", jwks)
+    plain = RSAKey.import_key({**for_encryption.as_dict(private=True), "use": "sig"})
+    good, bad = user_of(verifier(issuer), issuer.token(), issuer.token(key=plain))
+    assert isinstance(good, User)
+    assert bad == 401
+
+
+# ---------------------------------------------------------------- the options
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"issuer": "http://login.example.com"}, "issuer must be like https"),
+        ({"issuer": "login.example.com"}, "issuer must be like https"),
+        ({"jwks_uri": "http://login.example.com/jwks"}, "jwks_uri must be like https"),
+        ({"audience": ""}, "audience of JWT must name this server"),
+        ({"audience": []}, "audience of JWT must name this server"),
+        ({"algorithms": ["none"]}, "'none' is not allowed"),
+        ({"algorithms": ["RS256", "HS256"]}, "'HS256' is not allowed"),
+    ],
+)
+def test_what_would_let_anybody_in_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        JWT(**{"issuer": "https://login.example.com", "audience": AUDIENCE, **options})
+
+
+def test_a_server_with_it(issuer: Issuer) -> None:
+    server = Server("guarded", auth=verifier(issuer, scopes="mcp"))
+
+    @server.tool(scopes="admin")
+    async def reset() -> str:
+        return "done"
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        return str(ctx.user.subject)
+
+    async def test() -> None:
+        async with Client(server, token=issuer.token()) as client:
+            assert [tool.name for tool in await client.list_tools()] == ["who"]
+            with pytest.raises(RequestError, match="admin"):
+                await client.call_tool("reset", {})
+        async with Client(server, token=issuer.token({"scope": "mcp admin"})) as client:
+            assert len(await client.list_tools()) == 2
+
+    run(test())
+
+
+def test_a_token_that_was_checked_costs_little(issuer: Issuer) -> None:
+    server, token = Server("guarded", auth=verifier(issuer)), issuer.token({"text": "x" * 500})
+
+    async def test() -> float:
+        authenticator = server.runtime.authenticator
+        assert authenticator is not None
+        await authenticator.user(token)
+        best = float("inf")
+        for _ in range(20):
+            began = time.perf_counter()
+            for _ in range(100):
+                await authenticator.user(token)
+            best = min(best, (time.perf_counter() - began) / 100)
+        return best
+
+    assert run(test(), server) < 10e-6
