@@ -37,7 +37,7 @@ def serve(uri: str) -> None:
     async def touch() -> None:
         server.notify(uri)
 
-    server.run("http", port=0)
+    server.run("http", port=0, max_streams=100_000, max_streams_per_caller=100_000)
 
 
 def post(id: int, method: str, params: dict[str, object], port: int) -> bytes:

@@ -77,7 +77,7 @@ BUDGET: dict[str, int] = {
     "tasks": 1010,
     "adopt": 738,
     "server": 1570,  # what a task can do in its context; who runs tasks; `auth=`
-    "transports": 3512,  # sessions of several processes; health, challenges for tokens; unix socket, TLS, proxies
+    "transports": 3675,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
     "auth": 450,
     "client": 1922,  # the bounds of what a server sends
     "testing": 52,

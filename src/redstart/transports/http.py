@@ -7,7 +7,7 @@ Spec: /specification/2026-07-28/basic/transports/streamable-http, and 2025-11-25
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -41,9 +41,10 @@ from redstart.transports.request import (
 from redstart.transports.response import SESSION_ENDED, Response, any_call, is_asking
 from redstart.transports.routes import answer_route, claim_paths
 from redstart.transports.sessions import HttpSession, Sessions
+from redstart.transports.shares import Rate, Rates, Seats
 from redstart.transports.signals import StopSignals
 from redstart.transports.stream import Writer
-from redstart.wire.jsonrpc import HEADER_MISMATCH, INVALID_REQUEST, ProtocolError, failure
+from redstart.wire.jsonrpc import HEADER_MISMATCH, ProtocolError, failure
 from redstart.wire.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ class Endpoint:
         self._proxies: Proxies | None = options["trusted_proxies"] or None  # type: ignore[assignment]  # by its rule
         self._has_keys, self.sessions = self._open_sessions(options)
         self._shared: SharedSessions | None = self.sessions if self.runtime.replica is not None else None  # type: ignore[assignment]
+        self._calls = Seats("calls", options["max_calls"], options["max_calls_per_caller"], self.owner)
+        self._streams = Seats("streams", options["max_streams"], options["max_streams_per_caller"], self.owner)
+        self.rates = self._open_rates(options)
         self._responses: dict[Response, tuple[str | None, int]] = {}
         """What runs, with the owner of a large body and its bytes."""
         self._left: dict[Response, int] = {}  # whose clients have gone and may come back, the oldest first
@@ -121,6 +125,11 @@ class Endpoint:
             idle=options["session_idle"],
             kept_bytes=options["max_kept_bytes"],
         )
+
+    def _open_rates(self, options: EndpointOptions) -> Rates | None:
+        every: Rate | None = options["rate_limit"]  # type: ignore[assignment]  # by its rule
+        tools: Mapping[str, Rate] = options["tool_rate_limits"]  # type: ignore[assignment]
+        return Rates(self.runtime.name, every, tools, lambda: self.runtime.store) if every or tools else None
 
     def _protect(self, public_url: str | None) -> ProtectedResource | None:
         if self.runtime.authenticator is None:
@@ -216,33 +225,48 @@ class Endpoint:
             raise Rejection(406, "The client must accept application/json or text/event-stream")
         body = await request.body()
         owner = self._check_room(request, len(body)) if len(body) > SMALL_BODY else None
-        session = await self._session_of(request, body)
+        id = _session_id(request, body)
+        session = await self._session_of(id, request, body) if id is not None else None
         link = session.link if session is not None else self.runtime.link()
         events = link.receive(body, headers)
         if len(events) == 1 and type(events[0]) is Call:
             calls = [events[0]]
         else:
-            if self._shared is not None:
-                events = await self._shared.deliver(session, events)
-            calls = self._calls_among(events)
+            calls = await self._sort(events, request, session)
             if not calls:
-                await self._reply_without_calls(events, request, session)
                 return
-        if not accepted.sse and calls[0].method.name == "subscriptions/listen":  # it would wait for ever
-            error = ProtocolError(INVALID_REQUEST, "subscriptions/listen is answered as text/event-stream: accept that")
-            await request.reply(406, link.fail(calls[0], error) or b"", [JSON])
+        listens = calls[0].method.name == "subscriptions/listen"
+        seats = self._streams if listens else self._calls
+        refusal = _no_stream() if listens and not accepted.sse else seats.take(request, len(calls))
+        if refusal is not None:
+            await _refuse_calls(request, calls, refusal)
             return
-        extra: HeaderList = []
-        if session is None and link.session is not None:  # `initialize` has just opened it
-            extra.append((h.SESSION, self.sessions.mint(link.session, principal_key(request.user)).encode()))
-        for call in calls:
-            call.principal = request.user
-        response = Response(self.runtime, request, accepted, calls, session, extra, self._left)
-        self._responses[response] = owner, len(body)
         try:
-            await response.run()
+            if self.rates is not None and not await self._in_time(self.rates, request, calls):
+                return
+            extra: HeaderList = []
+            if session is None and link.session is not None:  # `initialize` has just opened it
+                extra.append((h.SESSION, self.sessions.mint(link.session, principal_key(request.user)).encode()))
+            for call in calls:
+                call.principal = request.user
+            response = Response(self.runtime, request, accepted, calls, session, extra, self._left)
+            self._responses[response] = owner, len(body)
+            try:
+                await response.run()
+            finally:
+                del self._responses[response]
         finally:
-            del self._responses[response]
+            seats.release(request)
+
+    async def _in_time(self, rates: Rates, request: HttpRequest, calls: list[Call]) -> bool:
+        """Whether the caller may make these calls now; if not, they are answered."""
+        try:
+            refusal = await rates.refusal(self.owner(request), calls)
+        except ProtocolError as error:  # the store is away
+            refusal = Rejection(503, error.message, LATER, code=error.code)
+        if refusal is not None:
+            await _refuse_calls(request, calls, refusal)
+        return refusal is None
 
     def _check_room(self, request: HttpRequest, size: int) -> str:
         """Refuse a large request that does not fit beside those that run, of the same caller and of all; the caller.
@@ -257,11 +281,8 @@ class Endpoint:
             raise Rejection(503, "Too many large requests are running; try again later", (b"retry-after", b"10"))
         return owner
 
-    async def _session_of(self, request: HttpRequest, body: bytes) -> HttpSession | None:
-        """The session of a message, if it has one; modern messages have none."""
-        id = _session_id(request, body)
-        if id is None:
-            return None
+    async def _session_of(self, id: str, request: HttpRequest, body: bytes) -> HttpSession | None:
+        """The session of a message; a modern one may name any, and has none."""
         session = await self._find_session(id, request)
         if session is None and (h.VERSION in request.headers or _CLAIM not in body):
             raise _unknown_session()
@@ -271,6 +292,15 @@ class Endpoint:
         if self._shared is not None:
             return await self._shared.lookup(id, principal_key(request.user), lambda: self.owner(request))
         return self.sessions.find(id, principal_key(request.user), lambda: self.owner(request))
+
+    async def _sort(self, events: list[Event], request: HttpRequest, session: HttpSession | None) -> list[Call]:
+        """The calls among the events; without any the request is answered here."""
+        if self._shared is not None:
+            events = await self._shared.deliver(session, events)
+        calls = self._calls_among(events)
+        if not calls:
+            await self._reply_without_calls(events, request, session)
+        return calls
 
     def _calls_among(self, events: list[Event]) -> list[Call]:
         """The calls among the events; answers and cancellations go where they belong."""
@@ -305,6 +335,16 @@ class Endpoint:
         session = await self._find_session(id, request)
         if session is None:
             raise _unknown_session()
+        refusal = self._streams.take(request, 1)
+        if refusal is not None:
+            raise refusal
+        try:
+            await self._serve_stream(session, request)
+        finally:
+            self._streams.release(request)
+
+    async def _serve_stream(self, session: HttpSession, request: HttpRequest) -> None:
+        """The event stream of a session, until it ends or its client goes."""
         if self._shared is not None:
             await self._shared.serve_stream(session, request)
             return
@@ -447,6 +487,18 @@ def _session_id(request: HttpRequest, body: bytes = b"") -> str | None:
         served = ", ".join(_SERVED)
         raise Rejection(400, f"The header MCP-Protocol-Version is {named!r}, which is not served. Served are {served}.")
     return id.decode("latin-1") if id is not None and version in _SESSION_VERSIONS else None
+
+
+async def _refuse_calls(request: HttpRequest, calls: list[Call], refusal: Rejection) -> None:
+    """Answer calls that are not run, each with its id."""
+    error = ProtocolError(refusal.code, refusal.text)
+    answers = [call.link.fail(call, error) for call in calls]  # of a batch the last one is the whole
+    await request.reply(refusal.status, answers[-1] or b"", [JSON, *refusal.headers])
+
+
+def _no_stream() -> Rejection:
+    """A client that takes JSON only would wait for ever."""
+    return Rejection(406, "subscriptions/listen is answered as text/event-stream: accept that")
 
 
 def _unknown_session() -> Rejection:

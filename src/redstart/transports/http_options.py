@@ -2,16 +2,17 @@
 
 import os
 import socket as sockets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from socket import AF_INET, AF_INET6, socket
 from typing import TYPE_CHECKING, Annotated, Final, TypedDict
 
-from redstart.features.rules import FlagOption, Rule, age, at_least, path, seconds, text, texts, wrong
+from redstart.features.rules import FlagOption, Rule, age, at_least, mapping, path, seconds, text, texts, wrong
 from redstart.server.runtime import DRAIN
 from redstart.server.settings import MAX_PORT
 
 if TYPE_CHECKING:
     from redstart.transports.address import Proxies
+    from redstart.transports.shares import Rate
 
 _FAMILIES: Final = (AF_INET, AF_INET6, getattr(sockets, "AF_UNIX", None))
 MAX_BODY: Final = 4 * 1024 * 1024
@@ -25,6 +26,12 @@ MAX_UNSENT: Final = 128 * 1024 * 1024
 MAX_SESSIONS: Final = 10_000
 SESSION_IDLE: Final = 3600.0
 """Seconds after which a session that nobody uses is let go."""
+MAX_CALLS: Final = 4096
+MAX_OWN_CALLS: Final = 1024
+"""Requests whose calls run at once, in one process: of all callers, and of one."""
+MAX_STREAMS: Final = 10_000
+MAX_OWN_STREAMS: Final = 1000
+"""Event streams that are open without a call: of all callers, and of one."""
 KEPT_BYTES: Final = 64 * 1024 * 1024
 """Events that clients may have missed, of all sessions together."""
 
@@ -86,6 +93,16 @@ def _socket_path(label: str, value: object) -> str:
     return named if named else wrong(label, "the path of a unix socket", value)
 
 
+def _rate(label: str, value: object) -> "Rate":
+    from redstart.transports.shares import read_rate
+
+    return read_rate(label, value)
+
+
+def _rates(label: str, value: object) -> "dict[str, Rate]":
+    return {name: _rate(f"{label} of {name}", rate) for name, rate in mapping(label, value).items()}
+
+
 def _proxies(label: str, value: object) -> "Proxies":
     from redstart.transports.address import checked_proxies
 
@@ -105,6 +122,12 @@ class EndpointOptions(TypedDict, total=False):
     write_deadline: Annotated[float, Rule(seconds, WRITE_DEADLINE)]
     max_sessions: Annotated[int, Rule(at_least(1), MAX_SESSIONS)]
     session_idle: Annotated[float, Rule(seconds, SESSION_IDLE)]
+    max_calls: Annotated[int, Rule(at_least(1), MAX_CALLS)]
+    max_calls_per_caller: Annotated[int, Rule(at_least(1), MAX_OWN_CALLS)]
+    max_streams: Annotated[int, Rule(at_least(1), MAX_STREAMS)]
+    max_streams_per_caller: Annotated[int, Rule(at_least(1), MAX_OWN_STREAMS)]
+    rate_limit: Annotated[str | None, Rule(_rate)]
+    tool_rate_limits: Annotated[Mapping[str, str], Rule(_rates, {}, optional=True)]
     max_kept_bytes: Annotated[int, Rule(at_least(1), KEPT_BYTES)]
     trusted_proxies: Annotated[Iterable[str], Rule(_proxies, (), optional=True)]
     legacy_sse: FlagOption

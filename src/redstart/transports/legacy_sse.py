@@ -21,6 +21,7 @@ from redstart.transports.address import has_room
 from redstart.transports.guard import accepts
 from redstart.transports.request import HttpRequest, Rejection
 from redstart.transports.response import give_up
+from redstart.transports.shares import SOON
 from redstart.transports.stream import Writer
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
@@ -84,7 +85,7 @@ class LegacySse:
         owner = self._endpoint.owner(request)
         streams = [(peer.owner, 1) for peer in self._peers.values()]
         if not has_room([*streams, (owner, 1)], owner, MAX_PEERS, MAX_PEERS // SHARE):
-            raise Rejection(503, "Too many open streams; try again later")
+            raise Rejection(503, "Too many open streams; try again later", SOON)
         id = secrets.token_urlsafe(24)
         writer = Writer(request, [])
         where = f"{request.root}{POST}?session_id={id}"
@@ -110,12 +111,18 @@ class LegacySse:
         for event in events:
             if isinstance(event, Call):
                 event.headers = request.headers
-                if not fits:
-                    data = peer.link.fail(event, ProtocolError(INTERNAL_ERROR, _TOO_MANY))
+                refusal = _TOO_MANY if not fits else await self._too_soon(peer.owner, event)
+                if refusal is not None:
+                    data = peer.link.fail(event, ProtocolError(INTERNAL_ERROR, refusal))
                     if data is not None:
                         peer.send(data)
                     continue
             self._runtime.take(event, peer, request.user)
+
+    async def _too_soon(self, owner: str, call: Call) -> str | None:
+        rates = self._endpoint.rates
+        refusal = None if rates is None else await rates.refusal(owner, [call])
+        return None if refusal is None else refusal.text
 
     def _has_room(self, owner: str) -> bool:
         """Whether the calls that are open now, those just received included, are not too many and not too large."""
