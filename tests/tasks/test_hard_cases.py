@@ -15,6 +15,7 @@ import pytest
 
 from redstart import Context, Server, SyncContext, TaskLimits
 from redstart.store.memory import MemoryStore
+from redstart.store.sqlite import SqliteStore
 from redstart.store.tasks import OVERDUE, StoredTask
 from store.engines import running
 from support import ERAS, MODERN, NOVEMBER, Peer, run
@@ -377,10 +378,11 @@ def test_records_that_cannot_be_read_do_not_hold_up_the_others() -> None:
 def test_a_handle_leaves_the_store_of_a_running_server_open(tmp_path: Path) -> None:
     closed = 0
 
-    class CountingStore(MemoryStore):
+    class CountingStore(SqliteStore):
         async def close(self) -> None:
             nonlocal closed
             closed += 1
+            await super().close()
 
     server = Server("shop", store=f"sqlite:///{tmp_path}/store.db")
     tokens: asyncio.Queue[str] = asyncio.Queue()
@@ -391,7 +393,7 @@ def test_a_handle_leaves_the_store_of_a_running_server_open(tmp_path: Path) -> N
         return ""
 
     async def script(peer: Peer) -> None:
-        server.runtime.store = CountingStore()
+        server.runtime.store = CountingStore(str(tmp_path / "store.db"))
         id = (await started(peer, "order"))["taskId"]
         async with server.task(await tokens.get()) as handle:
             assert await handle.finish("sent")

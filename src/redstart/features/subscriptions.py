@@ -68,7 +68,7 @@ class Hub:
     def __init__(
         self, offers: Callable[[], Collection[str]], rule: Callable[[str], Callable[[Call], bool] | None]
     ) -> None:
-        self.peers: set[Peer] = set()
+        self.peers: dict[Link, Peer] = {}
         self._offers = offers
         """The capabilities of the server, as it is now."""
         self._rule = rule
@@ -84,9 +84,13 @@ class Hub:
         """Tells all processes that share the store, also this one, what `tell` takes."""
         self.loop: asyncio.AbstractEventLoop | None = None
 
+    def join(self, peer: Peer) -> None:
+        """A peer that is to be told."""
+        self.peers[peer.link] = peer
+
     def leave(self, peer: Peer) -> None:
         """Forget a peer that has gone, and its subscriptions."""
-        self.peers.discard(peer)
+        self.peers.pop(peer.link, None)
         self._release(peer.link)
 
     def restore(self, link: Link, uris: Collection[str]) -> None:
@@ -151,7 +155,7 @@ class Hub:
     def _tell_changed(self, kind: str) -> None:
         method = f"notifications/{kind}/list_changed"
         message = notification(method, {})
-        for peer in tuple(self.peers):
+        for peer in tuple(self.peers.values()):
             if peer.link.session is not None and peer.link.session.initialized and peer.link.hears:
                 peer.channel.send(message)
         wanted, head = KINDS[kind], _head(method)
@@ -162,7 +166,7 @@ class Hub:
     def _tell_updated(self, uri: str) -> None:
         sees = self._rule(uri) or (lambda call: True)
         message = notification(_UPDATED, {"uri": uri})
-        for peer in tuple(self.peers):
+        for peer in tuple(self.peers.values()):
             session, subscriber = peer.link.session, peer.link.subscriber
             if session is None or subscriber is None or not peer.link.hears:
                 continue

@@ -9,7 +9,6 @@ later writes.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import os
 import re
@@ -26,10 +25,9 @@ from psycopg import AsyncConnection
 
 from redstart.store.bus import Subscription
 from redstart.store.remote import PING, TIMEOUT, Connections, RemoteBus, away, split_namespace
-from redstart.store.shared import as_bytes, as_text, check_message, key_bytes, log_position
+from redstart.store.shared import as_bytes, as_text, check_message, key_bytes, log, log_position
 from redstart.store.tasks import CHANGED, OVERDUE, StoredTask, is_stamped, topic_of
 
-log = logging.getLogger("redstart")
 Value: TypeAlias = "bytes | str | int | float | bool | list[bytes] | list[int] | None"
 Row: TypeAlias = "tuple[Value, ...]"
 MAX_CONNECTIONS: Final = 8
@@ -46,7 +44,7 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         self._url, self._schema = split_namespace(url)
         self._queries = {name: self._named(text) for name, text in QUERIES.items()}
-        self._connections = Connections(self._connect, _is_usable, _close, MAX_CONNECTIONS)
+        self._connections = Connections(self._connect, _is_usable, AsyncConnection.close, MAX_CONNECTIONS)
         self._bus = RemoteBus("PostgreSQL", self._listen)
         self._migrating = asyncio.Lock()
         self._is_migrated = False
@@ -67,7 +65,7 @@ class PostgresStore:
             max_all=max_all,
             **_placed(task, queue, delay),
         )
-        return is_stamped(task, 1, _first(rows))
+        return is_stamped(task, 1, cast("float | None", _first(rows)))
 
     async def task_read(self, id: str, owner: str) -> StoredTask | None:
         rows = await self._run("task_read", key=key_bytes(id), owner=as_bytes(owner))
@@ -84,7 +82,7 @@ class PostgresStore:
     async def task_write(self, task: StoredTask, queue: str, delay: float) -> bool:
         key, placed = key_bytes(task.id), _placed(task, queue, delay)
         rows = await self._run("task_write", key=key, version=task.version, body=task.body, **placed)
-        return is_stamped(task, task.version + 1, _first(rows))
+        return is_stamped(task, task.version + 1, cast("float | None", _first(rows)))
 
     async def task_hold(self, tasks: Sequence[StoredTask], hold: float) -> list[str]:
         keys, versions = [key_bytes(task.id) for task in tasks], [task.version for task in tasks]
@@ -97,7 +95,7 @@ class PostgresStore:
     # ------------------------------------------------------------ keys, logs, rates
 
     async def kv_get(self, key: str) -> bytes | None:
-        return _value(await self._run("kv_get", key=key_bytes(key)))
+        return cast("bytes | None", _first(await self._run("kv_get", key=key_bytes(key))))
 
     async def kv_set(
         self, key: str, value: bytes, ttl: float | None = None, nx: bool = False, durable: bool = False
@@ -105,7 +103,7 @@ class PostgresStore:
         return bool(await self._run("kv_set", key=key_bytes(key), value=value, ttl=ttl, nx=nx))
 
     async def kv_take(self, key: str) -> bytes | None:
-        return _value(await self._run("kv_take", key=key_bytes(key)))
+        return cast("bytes | None", _first(await self._run("kv_take", key=key_bytes(key))))
 
     async def kv_delete(self, key: str) -> None:
         await self._run("kv_delete", key=key_bytes(key))
@@ -142,7 +140,7 @@ class PostgresStore:
                     self._deliver(*map(b64decode, notice.payload.split(" ")))
                 await _execute(connection, b"SELECT 1")
         finally:
-            await _close(connection)
+            await connection.close()
 
     def _deliver(self, name: bytes, data: bytes) -> None:
         if name[:1] == b"\xff":  # the hash of a long topic
@@ -255,10 +253,6 @@ async def _is_usable(connection: AsyncConnection[Row]) -> bool:
     return False
 
 
-async def _close(connection: AsyncConnection[Row]) -> None:
-    await connection.close()
-
-
 def _placed(task: StoredTask, queue: str, delay: float) -> dict[str, Value]:
     """Where a task is now, and who is told about it."""
     changed = None if queue == OVERDUE else _message(CHANGED, as_bytes(queue))
@@ -277,9 +271,5 @@ def _task(row: Row) -> StoredTask:
     return StoredTask(as_text(id), as_text(owner), body, version, fence, created, updated, now)
 
 
-def _value(rows: list[Row]) -> bytes | None:
-    return cast("bytes", rows[0][0]) if rows else None
-
-
-def _first(rows: list[Row]) -> float | None:
-    return cast("float", rows[0][0]) if rows else None
+def _first(rows: list[Row]) -> Value:
+    return rows[0][0] if rows else None

@@ -20,7 +20,6 @@ host crashes. Otherwise a warning is logged once.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,10 +34,9 @@ from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseErro
 
 from redstart.store.bus import Subscription
 from redstart.store.remote import PING, TIMEOUT, Connections, RemoteBus, away, split_namespace
-from redstart.store.shared import StoreAway, as_bytes, as_text, check_message
+from redstart.store.shared import StoreAway, as_bytes, as_text, check_message, log
 from redstart.store.tasks import CHANGED, StoredTask, is_stamped, topic_of
 
-log = logging.getLogger("redstart")
 Argument: TypeAlias = bytes | str | int | float
 Reply: TypeAlias = "bytes | int | list[Reply] | None"
 

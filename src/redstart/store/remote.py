@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -11,9 +10,8 @@ from typing import Final, Generic, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from redstart.store.bus import Bus, Subscription
-from redstart.store.shared import StoreAway
+from redstart.store.shared import StoreAway, log
 
-log = logging.getLogger("redstart")
 TIMEOUT: Final = 5.0
 """Seconds after which a call fails if the engine has not answered."""
 RETRY: Final = 0.5

@@ -8,7 +8,6 @@ processes are noticed by a look at `PRAGMA data_version`, every few milliseconds
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sqlite3
 import struct
@@ -25,10 +24,9 @@ from threading import Thread
 from typing import Final, ParamSpec, TypeAlias, TypeVar, cast
 
 from redstart.store.bus import Bus, Subscription
-from redstart.store.shared import StoreAway, as_bytes, as_text, check_message, log_position, refill
+from redstart.store.shared import StoreAway, as_bytes, as_text, check_message, log, log_position, refill
 from redstart.store.tasks import CHANGED, OVERDUE, StoredTask, is_stamped, topic_of
 
-log = logging.getLogger("redstart")
 P = ParamSpec("P")
 T = TypeVar("T")
 POLL: Final = 0.005

@@ -299,7 +299,7 @@ class Tasks:
             result = self._detailed(task)
             result.result_type = "task"
             return result
-        peer = next((peer for peer in self._hub.peers if peer.link is call.link), None)
+        peer = self._hub.peers.get(call.link)
         if peer is not None and self._followed < MAX_FOLLOWED:
             self._run_beside(self._watch(call, task, peer))
         return CreateTaskResult(task=self._state(task))
@@ -491,7 +491,7 @@ class Tasks:
         async with aclosing(self.follow(task.id, task.stored.owner, TOLD)) as states:
             async for task in states:
                 record = task.record
-                if peer not in self._hub.peers:
+                if self._hub.peers.get(call.link) is not peer:
                     return
                 if token is not UNSET and record.progress is not None and record.progress != progress:
                     progress = record.progress

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Final
 
-from msgspec import UNSET, DecodeError, Raw, UnsetType
+from msgspec import UNSET, DecodeError, Raw
 
 from redstart.features.errors import Unwind, log
 from redstart.features.principal import restored_user
@@ -78,10 +78,8 @@ class Worker:
         if self._loops:
             return
         self._stopping, self._look = False, asyncio.Event()  # the loop may be another one than before
-        loops = [self._sweep()]
-        if self.tasks.limits.concurrent:
-            loops += [self._claim(), self._beat(), self._hear()]
-        self._loops = [asyncio.get_running_loop().create_task(loop) for loop in loops]
+        loops = [self._hear(), self._claim(), self._beat()] if self.tasks.limits.concurrent else []
+        self._loops = [asyncio.get_running_loop().create_task(loop) for loop in (*loops, self._sweep())]
 
     async def stop(self, drain: float) -> None:
         """Claim no more. What is safe to begin anew is handed back at once, and other legs have `drain` seconds."""
@@ -233,7 +231,9 @@ class Leg:
     running = True
 
     def __init__(self, worker: Worker, task: Task) -> None:
-        self.task = task
+        self.task, record = task, task.record
+        self.id, self.attempt, self.checkpoint = task.id, record.attempt, record.checkpoint
+        self.state, self.answers = record.state, record.answers
         self._worker = worker
         self._tasks = worker.tasks
         self._fence = task.stored.fence
@@ -249,26 +249,6 @@ class Leg:
         """Whether the run is over: its lease is not renewed any more."""
 
     # ------------------------------------------------------------ what the call needs (`CallTask`)
-
-    @property
-    def id(self) -> str:
-        return self.task.id
-
-    @property
-    def attempt(self) -> int:
-        return self.task.record.attempt
-
-    @property
-    def checkpoint(self) -> Raw | UnsetType:
-        return self.task.record.checkpoint
-
-    @property
-    def state(self) -> Raw | UnsetType:
-        return self.task.record.state
-
-    @property
-    def answers(self) -> Mapping[str, Raw]:
-        return self.task.record.answers
 
     async def park(self, requests: Mapping[str, Mapping[str, Any]], state: bytes) -> Result | None:
         self._parked = requests, state
@@ -286,7 +266,8 @@ class Leg:
         return token_of(self.task)
 
     async def save(self, checkpoint: bytes) -> None:
-        await self._keep(checkpoint=Raw(checkpoint))
+        self.checkpoint = Raw(checkpoint)
+        await self._keep(checkpoint=self.checkpoint)
 
     async def _keep(self, **fields: object) -> None:
         def edit(task: Task) -> Placement:

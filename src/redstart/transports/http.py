@@ -119,7 +119,7 @@ class Endpoint:
         return bool(keys), open_sessions(
             keys,
             self.runtime.link,
-            self.runtime.hub.peers.add,
+            self.runtime.hub.join,
             self._end_session,
             limit=options["max_sessions"],
             idle=options["session_idle"],

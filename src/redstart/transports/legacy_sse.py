@@ -91,7 +91,7 @@ class LegacySse:
         where = f"{request.root}{POST}?session_id={id}"
         writer.push(b"event: endpoint\ndata: %b\n\n" % where.encode())
         peer = self._peers[id] = _Peer(self._runtime.link(), writer, principal_key(request.user), owner)
-        self._runtime.hub.peers.add(peer)
+        self._runtime.hub.join(peer)
         try:
             await writer.until_gone()
         finally:

@@ -40,7 +40,7 @@ class MemoryPeer:
         self._starting: asyncio.Task[None] | None = None
         self.channel = _Mailbox(on_message)
         self.link = self._runtime.link()
-        self._runtime.hub.peers.add(self)
+        self._runtime.hub.join(self)
 
     def send(self, data: bytes) -> None:
         """One message from the client to the server; after `close` there is none."""

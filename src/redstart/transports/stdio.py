@@ -58,7 +58,7 @@ async def _serve(
     server: Hosted, framer: Framer, source: int | BinaryIO, sink: int | BinaryIO, *, own: bool, shared: bool
 ) -> None:
     peer = StdioPeer(server, framer, sink)
-    server.runtime.hub.peers.add(peer)
+    server.runtime.hub.join(peer)
     try:
         await server.runtime.start()
         with on_signals(lambda number: peer.stop()) if own else nullcontext():
