@@ -98,20 +98,23 @@ def test_a_call_keeps_what_it_began_with() -> None:
 def test_who_is_told_of_a_resource_follows_the_server_as_it_is_now() -> None:
     """Nothing has been asked since the resource was hidden, so no call has made another description."""
     server = Server("desk", resources=[Resource("a://b", handler=lambda: "x")])
-    told: list[str] = []
 
-    async def test() -> None:
-        note = lambda notification: told.append(notification.method)  # noqa: E731
+    async def test() -> list[str]:
+        told: asyncio.Queue[str] = asyncio.Queue()
+        note = lambda notification: told.put_nowait(notification.method)  # noqa: E731
         async with Client(server, protocol="2025-11-25", on_notification=note) as client:
             await client.subscribe("a://b")
             server.notify("a://b")
-            await client.ping()
+            heard = [await told.get()]
             server.register(Resource("a://b", handler=lambda: "x", visible=lambda user: False), replace=True)
             server.notify("a://b")
-            await client.ping()
+            server.notify_changed("prompts")
+            while "notifications/prompts/list_changed" not in heard:
+                heard.append(await told.get())
+            return heard
 
-    asyncio.run(test())
-    assert told.count("notifications/resources/updated") == 1
+    changed = ["notifications/resources/list_changed", "notifications/prompts/list_changed"]
+    assert asyncio.run(test()) == ["notifications/resources/updated", *changed]
 
 
 def test_registering_in_threads_is_never_lost() -> None:

@@ -20,7 +20,7 @@ from redstart import (
     ToolError,
     ToolResult,
 )
-from support import ERAS, MODERN, NOVEMBER, ask, exchange, exchanged, refused
+from support import ERAS, MODERN, NOVEMBER, Peer, ask, exchange, exchanged, refused
 
 
 def desk(**options: Any) -> Server:
@@ -145,10 +145,15 @@ def test_one_added_while_the_server_runs_counts_at_once(era: str) -> None:
         await exchanged(server, era, [("tools/list", {})])
         assert seen[-1] == "tools/list"
 
+        watching = await Peer(server, NOVEMBER).open()
+
         @server.resource("late://{x}")
         def late(x: str) -> str:
             return x
 
+        while not watching.notices:  # who comes after that is not told of the change
+            await asyncio.sleep(0)
+        await watching.close()
         (answer,) = await exchanged(server, era, [("resources/read", {"uri": "late://1"})])
         assert answer["result"]["contents"][0]["text"] == "1"
         assert seen[-1] == "resources/read"
