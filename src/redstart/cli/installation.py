@@ -26,7 +26,7 @@ EXTRAS = {
     "postgres": "a store at postgresql://",
     "validate": "keywords of JSON Schema beyond the usual ones",
     "dev": "hearing of changed files at once, not each second",
-    "otel": "",
+    "otel": "spans and metrics of requests",
 }
 """What each extra is for; empty if no code uses it yet."""
 MODULES = {"opentelemetry-api": "opentelemetry"}

@@ -175,6 +175,10 @@ class Call(Struct, eq=False):
     status: int = 200
     needed_scopes: Sequence[str] = ()
     """With the status 403: the scopes that a token needs for it."""
+    outcome: Result | Raw | BaseException | None = None
+    """How it ended, where somebody observes calls."""
+    trace: Callable[[], Mapping[str, str]] | None = None
+    """Gives the trace context of its span, for what goes on after it: a task."""
 
     @property
     def name(self) -> str | None:

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Raw, Struct
 
 from redstart.execution.executor import Runner
 from redstart.execution.limits import CallLimits
@@ -31,7 +31,7 @@ from redstart.protocol.modern import Modern
 from redstart.server.settings import ServerOptions
 from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, JsonObject, ProtocolError
 from redstart.wire.meta import Implementation
-from redstart.wire.types import Text, ToolResult
+from redstart.wire.types import Result, Text, ToolResult
 
 if TYPE_CHECKING:
     from redstart.asking.dialogue import Asking
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from redstart.tasks.worker import Worker
 
 R = TypeVar("R")
+Outcome: TypeAlias = Result | Raw | BaseException | None
+Observer: TypeAlias = Callable[[Call], Callable[[Outcome], None]]
+"""Sees the beginning of each call, and returns what sees its end."""
 GRACE: Final = 1.0
 """Seconds that threads have to clean up when the runtime stops."""
 DRAIN: Final = 30.0
@@ -114,6 +117,11 @@ class Runtime(Runner):
         self.at_stop: list[Callable[[], None]] = []
         """Functions of the transports that are called when the runtime stops, before its lifespan ends."""
         self.unwinding: set[asyncio.Task[None]] = set()
+        self.answer: Callable[[Call], Coroutine[object, object, bytes | None]] = self._answer
+        """Runs one call to its bytes."""
+        self._observers: list[Observer] = []
+        if options["telemetry"]:
+            self._trace()
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Task[None] | None = None
 
@@ -303,6 +311,37 @@ class Runtime(Runner):
         if "worker" in self.__dict__:
             await self.worker.stop(self.drain if self.shares else 0)  # the tasks in memory end with this process
 
+    # ------------------------------------------------------------ observing
+
+    def _trace(self) -> None:
+        from redstart.server.telemetry import Telemetry
+
+        telemetry = Telemetry(self._known_name, content=self.options["telemetry"] == "content")
+        self.observe(telemetry.begin)
+
+    def observe(self, observer: Observer) -> None:
+        """From now on show every call to `observer`."""
+        self._observers.append(observer)
+        self.answer = self._observed
+
+    async def _observed(self, call: Call) -> bytes | None:
+        ends = [begin(call) for begin in self._observers]
+        try:
+            return await self._answer(call)
+        except BaseException as error:  # it was cancelled
+            call.outcome = error
+            raise
+        finally:
+            outcome, call.outcome = call.outcome, None
+            for end in reversed(ends):
+                end(outcome)
+
+    def _known_name(self, call: Call) -> str | None:
+        """The name of the tool or prompt that is called, if there is one of that name."""
+        offered = self.description
+        items = {"tools/call": offered.tools.items, "prompts/get": offered.prompts.items}.get(call.method.name, {})
+        return call.name if call.name in items else None
+
     # ------------------------------------------------------------ calls
 
     def link(self, session: Session | None = None) -> Link:
@@ -343,7 +382,7 @@ class Runtime(Runner):
         if data is not None:
             call.channel.send(data)
 
-    async def answer(self, call: Call) -> bytes | None:
+    async def _answer(self, call: Call) -> bytes | None:
         """Run one call to its bytes. The only place where an exception becomes a JSON-RPC error."""
         call.runner = self
         current_call.set(call)
@@ -368,8 +407,11 @@ class Runtime(Runner):
                 if error.code != URL_ELICITATION_REQUIRED:
                     raise
                 result = await self.asking.end(call, error)
+            if self._observers:
+                call.outcome = result
             return call.link.reply(call, result)
         except ProtocolError as error:
+            call.outcome = error if self._observers else None
             call.status = 503 if error.retry_after else call.dialect.status(error.code)
             if error.scopes and call.batch is None:
                 call.status, call.needed_scopes = 403, error.scopes
@@ -387,12 +429,16 @@ class Runtime(Runner):
         """The answer to a call that failed outside of its handler."""
         words = isinstance(error, ToolError)  # raised by middleware, with a text for the model
         text = str(error) if words else self.errors.text(error, f"The request {call.method.name}")
+        outcome: ToolResult | ProtocolError = ProtocolError(INTERNAL_ERROR, text)
         if call.method.name == "tools/call":
             if isinstance(error, ToolError):
-                return call.link.reply(call, error.result())
-            if isinstance(error, UnicodeEncodeError):
-                return call.link.reply(call, _unsendable(text))
-        return call.link.fail(call, ProtocolError(INTERNAL_ERROR, text))
+                outcome = error.result()
+            elif isinstance(error, UnicodeEncodeError):
+                outcome = _unsendable(text)
+        call.outcome = outcome if self._observers else None
+        if isinstance(outcome, ProtocolError):
+            return call.link.fail(call, outcome)
+        return call.link.reply(call, outcome)
 
     def cancel(self, call: Call) -> None:
         """Stop the work of a call that is no longer open."""

@@ -4,7 +4,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypedDict
 
 from redstart.execution.limits import QUEUE
 from redstart.features.options import CacheOption, IconsOption
@@ -88,6 +88,17 @@ def auth(label: str, value: object) -> Callable[..., object]:
     except TypeError:
         raise Wrong(label, "a function of the token that returns the user", "one of other parameters") from None
     return value
+
+
+def telemetry(label: str, value: object) -> bool | Literal["content"]:
+    if value is not True and value is not False and value != "content":
+        wrong(label, 'True, False or "content"', value)
+    if value:
+        try:
+            import redstart.server.telemetry  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise ValueError(f'{label} needs the package {error.name}: pip install "redstart[otel]"') from None
+    return "content" if value == "content" else bool(value)
 
 
 def many(label: str, value: object) -> list[object]:
@@ -192,6 +203,7 @@ class ServerOptions(TypedDict, total=False):
     page_size: CountOption
     expose_errors: Annotated[bool | Sequence[type[BaseException]], Rule(exposed, False)]
     debug: FlagOption
+    telemetry: Annotated[bool | Literal["content"], Rule(telemetry, False)]
     threads: Annotated[int, Rule(at_least(1), 40)]
     processes: CountOption
     timeout: SecondsOption

@@ -585,10 +585,15 @@ def _request(call: Call) -> TaskRequest:
     if call.params.arguments is not UNSET:
         params["arguments"] = call.params.arguments
     meta = msgspec.json.decode(call.raw_params, type=_Meta).meta
-    if meta is not UNSET:
-        params["_meta"] = meta
+    if meta is not UNSET or call.trace is not None:
+        params["_meta"] = meta if call.trace is None else _traced(meta, call.trace())
     about = call.capabilities, call.client_info, _kept_user(call.principal)
     return TaskRequest(call.dialect.version, Raw(encode(params)), *about)
+
+
+def _traced(meta: Raw | UnsetType, trace: Mapping[str, str]) -> dict[str, object]:
+    """The `_meta` with this trace context, so that the run of the task belongs to the span of its request."""
+    return {**({} if meta is UNSET else msgspec.json.decode(meta, type=dict[str, Raw])), **trace}
 
 
 def _kept_user(principal: object) -> object:
