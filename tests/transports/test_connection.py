@@ -106,6 +106,12 @@ def test_an_idle_connection_does_not_keep_the_heads_it_has_sent() -> None:
 
 
 @linux
+def test_an_idle_connection_does_not_keep_its_last_head() -> None:
+    lines = b"".join(b"A%d: %b\r\n" % (number, b"b" * 230) for number in range(240))
+    assert idle_after(POST + lines + SIZE + b"\r\n" + PING, connections=300) < 8 * MIB
+
+
+@linux
 def test_an_idle_connection_does_not_keep_the_last_body() -> None:
     body = PING + b" " * (3 * MIB)
     request = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body

@@ -445,13 +445,23 @@ def test_a_route_sees_path_and_query_and_head_has_no_body() -> None:
     async def test() -> None:
         async with served() as stage:
             peer = await stage.connect()
-            for method, path in (("GET", "/look?a=b"), ("HEAD", "/l%6fok"), ("GET", "http://localhost/look?c=d")):
+            for method, path in (
+                ("GET", "/look?a=b"),
+                ("HEAD", "/l%6fok"),
+                ("GET", "http://localhost/look?c=d"),
+                ("GET", "http://localhost/look"),
+            ):
                 peer.writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
                 head = await peer.reader.readuntil(b"\r\n\r\n")
                 assert b"content-length: 6\r\n" in head
                 if method == "GET":
                     assert await peer.reader.readexactly(6) == b"looked"
-            assert stage.seen == [("/look", "[('a', 'b')]"), ("/look", "[]"), ("/look", "[('c', 'd')]")]
+            assert stage.seen == [
+                ("/look", "[('a', 'b')]"),
+                ("/look", "[]"),
+                ("/look", "[('c', 'd')]"),
+                ("/look", "[]"),
+            ]
             peer.writer.close()
 
     run(test())

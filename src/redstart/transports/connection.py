@@ -259,7 +259,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             self.flow.pause_reading()
 
     def _running(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
+        return self.cycle is not None
 
     def _scope(self) -> dict[str, Any]:
         parser, url = self.parser, self.url
