@@ -14,6 +14,7 @@ from tempfile import TemporaryFile
 from typing import BinaryIO
 
 ROOT = Path(__file__).parents[2]
+SERVER = Path(__file__).parent / "server.py"
 MAX_BYTES = 300 * 1024 * 1024
 DEADLINE = 30
 
@@ -23,9 +24,9 @@ class Attacker:
 
 
 @contextmanager
-def serving() -> Iterator[tuple[subprocess.Popen[bytes], int, BinaryIO]]:
+def serving(file: Path = SERVER) -> Iterator[tuple[subprocess.Popen[bytes], int, BinaryIO]]:
     """The server, its port, and the file that it writes its log to."""
-    command = [sys.executable, str(Path(__file__).parent / "server.py"), "0"]
+    command = [sys.executable, str(file), "0"]
     with TemporaryFile() as noise:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=noise)
         try:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _FAMILIES: Final = (AF_INET, AF_INET6, getattr(sockets, "AF_UNIX", None))
 MAX_BODY: Final = 4 * 1024 * 1024
-BODY_DEADLINE: Final = 10.0
+BODY_DEADLINE: Final = 8.0
+"""Seconds for a whole request. Many connections are looked at about once a second, so all are closed within ten."""
 KEEP_ALIVE: Final = 15.0
 """Seconds without an event after which a stream gets a comment, so that proxies do not close it."""
 WRITE_DEADLINE: Final = 30.0

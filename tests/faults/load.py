@@ -1,0 +1,261 @@
+"""Many clients at once, on real sockets: what they see, and what the server holds afterwards.
+
+`python -m tests.faults.load` runs all of it at full size and prints the figures; the test suite runs it smaller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .attacks import LATEST, META, MODERN, message, post
+from .running import read, serving
+
+SERVER = Path(__file__).parent / "load_server.py"
+DEADLINE = 60.0
+LONGEST = 0.05
+"""Seconds for a call after a storm of cancellations."""
+Figures = dict[str, float]
+
+
+class Client:
+    """One connection in this loop."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def open(cls, port: int) -> Client:
+        async with asyncio.timeout(DEADLINE):
+            return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+    def send(self, tool: str, id: int = 0, **arguments: Any) -> None:
+        self.writer.write(modern_call(tool, id, **arguments))
+
+    async def reply(self) -> tuple[int, dict[bytes, bytes], Any]:
+        """The status, the headers and the JSON of a response that has a length."""
+        async with asyncio.timeout(DEADLINE):
+            lines = (await self.reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
+            headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines[1:-2])}
+            body = await self.reader.readexactly(int(headers[b"content-length"]))
+        return int(lines[0].split()[1]), headers, json.loads(body or b"null")
+
+    async def text(self, tool: str, id: int = 0, **arguments: Any) -> str:
+        """The text of a tool's result."""
+        self.send(tool, id, **arguments)
+        status, _, answer = await self.reply()
+        assert (status, answer["id"]) == (200, id), answer
+        found: str = answer["result"]["content"][0]["text"]
+        return found
+
+
+def modern_call(tool: str, id: int = 0, **arguments: Any) -> bytes:
+    body = message(id, "tools/call", name=tool, arguments=arguments, _meta=META)
+    named = (f"MCP-Protocol-Version: {MODERN}", "Mcp-Method: tools/call", f"Mcp-Name: {tool}")
+    return post(body, *named, "Accept: application/json, text/event-stream")
+
+
+async def held(port: int) -> dict[str, int]:
+    client = await Client.open(port)
+    client.send("held")
+    _, _, answer = await client.reply()
+    await client.close()
+    found: dict[str, int] = answer["result"]["structuredContent"]
+    return found
+
+
+async def latencies(port: int, count: int) -> list[float]:
+    client = await Client.open(port)
+    found = []
+    for _ in range(count):
+        began = time.perf_counter()
+        assert await client.text("echo", text="x") == "x"
+        found.append(time.perf_counter() - began)
+    await client.close()
+    return sorted(found)
+
+
+# ---------------------------------------------------------------- the runs
+
+
+async def half_open(port: int, count: int) -> Figures:
+    """So many connections that never send a whole request; when the last one was closed, and what a good client saw."""
+    before = await latencies(port, 500)
+    whole = modern_call("echo", text="x")
+    parts = (b"", b"POST /mcp HTTP/1.1\r\nHost: loc", whole[:-5])
+    began = time.perf_counter()
+
+    async def one(number: int) -> float:
+        client = await Client.open(port)
+        client.writer.write(parts[number % len(parts)])
+        opened = time.perf_counter()
+        async with asyncio.timeout(DEADLINE):
+            await client.reader.read()
+        await client.close()
+        return time.perf_counter() - opened
+
+    clients = asyncio.gather(*(one(number) for number in range(count)))
+    meanwhile: list[float] = []
+    while not clients.done():
+        meanwhile += await latencies(port, 100)
+        await asyncio.sleep(0.05)
+    closed = max(await clients)
+    meanwhile.sort()
+    return {
+        "connections": count,
+        "closed within s": closed,
+        "p99 before ms": 1000 * before[len(before) * 99 // 100],
+        "p99 meanwhile ms": 1000 * meanwhile[len(meanwhile) * 99 // 100],
+        "p50 before ms": 1000 * before[len(before) // 2],
+        "p50 meanwhile ms": 1000 * meanwhile[len(meanwhile) // 2],
+        "took s": time.perf_counter() - began,
+    }
+
+
+async def drained(process: subprocess.Popen[bytes], port: int, count: int) -> Figures:
+    """SIGTERM while so many calls run: each has its answer, and the status is 0."""
+    clients = [await Client.open(port) for _ in range(count)]
+    for number, client in enumerate(clients):
+        client.send("rest", seconds=2.0, text=str(number))
+    while (await held(port))["running"] < count:
+        await asyncio.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    began = time.perf_counter()
+    replies = await asyncio.gather(*(client.reply() for client in clients))
+    texts = [answer["result"]["content"][0]["text"] for _, _, answer in replies]
+    assert texts == [str(number) for number in range(count)]
+    status = await asyncio.to_thread(process.wait, DEADLINE)
+    for client in clients:
+        await client.close()
+    return {"calls": count, "answered": len(texts), "status": status, "took s": time.perf_counter() - began}
+
+
+async def same_id(port: int, count: int, rounds: int) -> Figures:
+    """So many clients at once, of both eras, that all use the id 0: each sees its own answers only."""
+    begun = asyncio.Barrier(count)
+
+    async def one(number: int) -> None:
+        client = await Client.open(port)
+        headers = [] if number % 2 else [f"MCP-Protocol-Version: {LATEST}", f"Mcp-Session-Id: {await session(client)}"]
+        async with begun:
+            pass
+        for turn in range(rounds):
+            text = f"{number} {turn}"
+            if number % 2:
+                client.send("rest", seconds=0.01, text=text)
+            else:
+                body = message(0, "tools/call", name="rest", arguments={"seconds": 0.01, "text": text})
+                client.writer.write(post(body, *headers))
+            _, _, answer = await client.reply()
+            assert (answer["id"], answer["result"]["content"][0]["text"]) == (0, text)
+        await client.close()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(one(number) for number in range(count)))
+    return {"clients": count, "calls": count * rounds, "took s": time.perf_counter() - began}
+
+
+async def session(client: Client) -> str:
+    info = {"name": "load", "version": "1"}
+    client.writer.write(post(message(0, "initialize", protocolVersion=LATEST, capabilities={}, clientInfo=info)))
+    status, headers, _ = await client.reply()
+    assert status == 200
+    return headers[b"mcp-session-id"].decode()
+
+
+async def cancelled(port: int, count: int, together: int = 50) -> Figures:
+    """So many calls that begin and are cancelled, half by hanging up and half by a notification; what is left then."""
+    await storm(port, min(count, 500), together)  # what is made once is made now
+    before = await settled(port)
+    began = time.perf_counter()
+    await storm(port, count, together)
+    took = time.perf_counter() - began
+    began = time.perf_counter()
+    client = await Client.open(port)
+    assert await client.text("echo", text="x") == "x"
+    next_call = time.perf_counter() - began
+    await client.close()
+    after = await settled(port)
+    assert after["started"] - before["started"] == after["cancelled"] - before["cancelled"] == count, (before, after)
+    return {
+        "calls": count,
+        "took s": took,
+        "next call ms": 1000 * next_call,
+        "tasks more": after["tasks"] - before["tasks"],
+        "fds more": after["fds"] - before["fds"],
+        "KiB more": (after["bytes"] - before["bytes"]) / 1024,
+    }
+
+
+async def settled(port: int) -> dict[str, int]:
+    """What the server holds when all calls have unwound."""
+    async with asyncio.timeout(DEADLINE):
+        while (found := await held(port))["started"] != found["cancelled"]:
+            await asyncio.sleep(0.01)
+        return found
+
+
+async def storm(port: int, count: int, together: int) -> None:
+    numbers = iter(range(count))
+
+    async def some(way: Callable[[], Awaitable[None]]) -> None:
+        for _ in numbers:
+            await way()
+
+    async def hang_up() -> None:
+        client = await Client.open(port)
+        client.writer.write(modern_call("hold"))
+        await client.reader.readuntil(b"notifications/progress")
+        await client.close()
+
+    async def with_notices() -> None:
+        calling, telling = await Client.open(port), await Client.open(port)
+        headers = (f"MCP-Protocol-Version: {LATEST}", f"Mcp-Session-Id: {await session(calling)}")
+        for _ in numbers:
+            body = message(0, "tools/call", name="hold", arguments={}, _meta={"progressToken": 1})
+            calling.writer.write(post(body, *headers))
+            await calling.reader.readuntil(b"notifications/progress")
+            telling.writer.write(post(message(None, "notifications/cancelled", requestId=0), *headers))
+            status, _, _ = await telling.reply()
+            assert status == 202
+            await calling.reader.readuntil(b"0\r\n\r\n")
+        await calling.close()
+        await telling.close()
+
+    async with asyncio.timeout(DEADLINE * 3), asyncio.TaskGroup() as group:
+        for number in range(together):
+            group.create_task(some(hang_up) if number % 2 else with_notices())
+
+
+# ---------------------------------------------------------------- at full size
+
+
+def main() -> None:
+    with serving(SERVER) as (_, port, _):
+        show("1,000 half-open connections", asyncio.run(half_open(port, 1000)))
+        show("1,000 clients that use the id 0", asyncio.run(same_id(port, 1000, 10)))
+        show("10,000 calls that are cancelled", asyncio.run(cancelled(port, 10_000)))
+    with serving(SERVER) as (process, port, noise):
+        show("SIGTERM with 100 calls", asyncio.run(drained(process, port, 100)))
+        print("stderr:", read(noise).decode())
+
+
+def show(title: str, figures: Figures) -> None:
+    print(f"{title}: " + ", ".join(f"{name} {value:.4g}" for name, value in figures.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
