@@ -76,8 +76,8 @@ BUDGET: dict[str, int] = {
     "asking": 2010,  # what a task records of its dialogue
     "tasks": 996,
     "adopt": 738,
-    "server": 1712,  # what a task can do in its context; who runs tasks; `auth=`; what OpenTelemetry and Prometheus get
-    "transports": 3675,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
+    "server": 1755,  # what a task can do in its context; who runs tasks; `auth=`; what OpenTelemetry and Prometheus get
+    "transports": 3679,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
     "auth": 450,
     "client": 1922,  # the bounds of what a server sends
     "testing": 52,

@@ -1,4 +1,4 @@
-"""`telemetry=`: the spans of requests and tasks, as the real SDK of OpenTelemetry receives them."""
+"""`telemetry=`: the spans of requests and tasks, and durations, as the real SDK of OpenTelemetry receives them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ import pytest
 
 from redstart import Context, ProtocolError, Server, TaskLimits, Text, ToolError, ToolResult
 from redstart.features.rules import OptionError
-from support import ERAS, MODERN, Peer, ask, exchange, message, play, refused, run
+from support import ERAS, MODERN, NOVEMBER, Peer, ask, exchange, message, play, refused, run
 from tasks.clients import EXTENSION, started, until
 from transports.support import Http
 
 sdk = pytest.importorskip("opentelemetry.sdk.trace")
 
-from opentelemetry import baggage, context, trace  # noqa: E402
+from opentelemetry import baggage, context, metrics, trace  # noqa: E402
+from opentelemetry.sdk.metrics import Histogram, MeterProvider  # noqa: E402
+from opentelemetry.sdk.metrics.export import (  # noqa: E402
+    AggregationTemporality,
+    HistogramDataPoint,
+    InMemoryMetricReader,
+)
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider  # noqa: E402
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: E402
@@ -29,6 +35,7 @@ from opentelemetry.trace import SpanKind, StatusCode  # noqa: E402
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
 EXPORTER = InMemorySpanExporter()
+READER = InMemoryMetricReader(preferred_temporality={Histogram: AggregationTemporality.DELTA})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,11 +44,13 @@ def _provider() -> None:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(EXPORTER))
     trace.set_tracer_provider(provider)
+    metrics.set_meter_provider(MeterProvider([READER]))
 
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
     EXPORTER.clear()
+    durations("")
     yield
     EXPORTER.clear()
 
@@ -54,6 +63,20 @@ def only(name: str) -> ReadableSpan:
     found = spans(name)
     assert len(found) == 1, [span.name for span in spans()]
     return found[0]
+
+
+def durations(name: str) -> list[HistogramDataPoint]:
+    """What a histogram has got since the last time that it was read; reading one reads all."""
+    found = READER.get_metrics_data()
+    scopes = [scope for resource in found.resource_metrics for scope in resource.scope_metrics] if found else []
+    return [
+        point
+        for scope in scopes
+        for metric in scope.metrics
+        if metric.name == name
+        for point in metric.data.data_points
+        if isinstance(point, HistogramDataPoint)
+    ]
 
 
 def said(span: ReadableSpan) -> dict[str, Any]:
@@ -371,6 +394,96 @@ def test_http_and_the_digest_of_the_session() -> None:
     assert first["mcp.session.id"] == second["mcp.session.id"]
     assert "mcp.session.id" not in modern
     assert not any(id in str(span.to_json()) for span in spans())
+
+
+# ---------------------------------------------------------------- durations
+
+
+def test_the_duration_of_each_request_is_measured() -> None:
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}),
+        ("tools/call", {"name": "fails"}),
+        ("tools/call", {"name": "breaks"}),
+        ("tools/call", {"name": "one"}),
+        ("tools/call", {"name": "two"}),
+        ("tools/list", {}),
+    ]
+    exchange(traced(), MODERN, requests)
+    points = durations("mcp.server.operation.duration")
+    found = {(p.attributes["mcp.method.name"], p.attributes.get("gen_ai.tool.name")): p for p in points}
+    assert {key: point.count for key, point in found.items()} == {
+        ("tools/call", "add"): 1,
+        ("tools/call", "fails"): 1,
+        ("tools/call", "breaks"): 1,
+        ("tools/call", "_OTHER"): 2,
+        ("tools/list", None): 1,
+    }
+    assert dict(found["tools/call", "breaks"].attributes) == {
+        "mcp.method.name": "tools/call",
+        "mcp.protocol.version": MODERN,
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "breaks",
+        "network.transport": "pipe",
+        "error.type": "-32050",
+        "rpc.response.status_code": "-32050",
+    }
+    assert found["tools/call", "fails"].attributes["error.type"] == "tool_error"
+    assert 0 < found["tools/list", None].sum < 30
+    assert found["tools/list", None].explicit_bounds == (
+        *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300),
+    )
+
+
+def test_the_run_of_a_task_is_not_another_request() -> None:
+    server = Server("jobs", telemetry=True)
+
+    @server.tool(task="optional")
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async def script() -> None:
+        peer = await Peer(server, MODERN, capabilities=EXTENSION).open()
+        await until(peer, (await started(peer, "double", number=2))["taskId"])
+        await peer.close()
+
+    run(script(), server)
+    points = durations("mcp.server.operation.duration")
+    assert [p.count for p in points if p.attributes["mcp.method.name"] == "tools/call"] == [1]
+
+
+def test_the_duration_of_a_session_on_a_pipe() -> None:
+    server = traced()
+
+    async def script() -> None:
+        peer = await Peer(server, NOVEMBER).open()
+        assert durations("mcp.server.session.duration") == []
+        await peer.open()  # another handshake begins another session
+        modern = await Peer(server, MODERN).open()
+        await modern.tool("add", a=1, b=2)
+        await modern.close()
+        await peer.close()
+
+    run(script(), server)
+    (point,) = durations("mcp.server.session.duration")
+    assert point.count == 2
+    assert dict(point.attributes) == {"mcp.protocol.version": NOVEMBER, "network.transport": "pipe"}
+
+
+def test_the_duration_of_a_session_over_http() -> None:
+    server = traced()
+
+    async def script() -> None:
+        http = Http(server.asgi())
+        session = await http.open()
+        await http.send(message(1, "ping"), headers=session)
+        assert durations("mcp.server.session.duration") == []
+        ended = await http.send(method="DELETE", headers=session)
+        assert ended.status in (200, 204)
+
+    run(script(), server)
+    (point,) = durations("mcp.server.session.duration")
+    assert point.count == 1
+    assert dict(point.attributes) == {"mcp.protocol.version": NOVEMBER, "network.transport": "tcp"}
 
 
 # ---------------------------------------------------------------- switching it on

@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Struct
 
 from redstart.execution.executor import Runner
 from redstart.execution.limits import CallLimits
@@ -31,7 +31,7 @@ from redstart.protocol.modern import Modern
 from redstart.server.settings import ServerOptions
 from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, JsonObject, ProtocolError
 from redstart.wire.meta import Implementation
-from redstart.wire.types import Result, Text, ToolResult
+from redstart.wire.types import Text, ToolResult
 
 if TYPE_CHECKING:
     from redstart.asking.dialogue import Asking
@@ -41,14 +41,15 @@ if TYPE_CHECKING:
     from redstart.features.replica import Replica
     from redstart.features.resources import CompiledResource, Resources
     from redstart.server.authenticate import Authenticator
+    from redstart.server.metrics import Outcome
     from redstart.server.middleware import Handler
+    from redstart.server.telemetry import Telemetry
     from redstart.store.shared import SharedState
     from redstart.tasks.service import Tasks
     from redstart.tasks.worker import Worker
 
 R = TypeVar("R")
-Outcome: TypeAlias = Result | Raw | BaseException | None
-Observer: TypeAlias = Callable[[Call], Callable[[Outcome], None]]
+Observer: TypeAlias = "Callable[[Call], Callable[[Outcome], None]]"
 """Sees the beginning of each call, and returns what sees its end."""
 GRACE: Final = 1.0
 """Seconds that threads have to clean up when the runtime stops."""
@@ -120,6 +121,7 @@ class Runtime(Runner):
         self.answer: Callable[[Call], Coroutine[object, object, bytes | None]] = self._answer
         """Runs one call to its bytes."""
         self._observers: list[Observer] = []
+        self.telemetry: Telemetry | None = None
         if options["telemetry"]:
             self._trace()
         self._stack: AsyncExitStack | None = None
@@ -316,8 +318,8 @@ class Runtime(Runner):
     def _trace(self) -> None:
         from redstart.server.telemetry import Telemetry
 
-        telemetry = Telemetry(self._known_name, content=self.options["telemetry"] == "content")
-        self.observe(telemetry.begin)
+        self.telemetry = Telemetry(self.known_name, content=self.options["telemetry"] == "content")
+        self.observe(self.telemetry.begin)
 
     def observe(self, observer: Observer) -> None:
         """From now on show every call to `observer`."""
@@ -336,7 +338,7 @@ class Runtime(Runner):
             for end in reversed(ends):
                 end(outcome)
 
-    def _known_name(self, call: Call) -> str | None:
+    def known_name(self, call: Call) -> str | None:
         """The name of the tool or prompt that is called, if there is one of that name."""
         offered = self.description
         items = {"tools/call": offered.tools.items, "prompts/get": offered.prompts.items}.get(call.method.name, {})
@@ -457,6 +459,8 @@ class Runtime(Runner):
 
     def drop(self, link: Link) -> None:
         """Cancel all calls of a peer that has gone."""
+        if self.telemetry is not None:
+            self.telemetry.end_session(link)
         for call in list(link.calls.values()):
             link.forget(call)
             self.cancel(call)

@@ -1,30 +1,34 @@
-"""OpenTelemetry: a span for each request and for each run of a task. Loaded only with `Server(telemetry=…)`.
+"""OpenTelemetry: spans of requests and of runs of tasks, durations of requests and of sessions.
 
-Only the API is used: the application chooses the SDK and the exporters. The names are those of the semantic
-conventions for MCP: https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/.
+Loaded only with `Server(telemetry=…)`. Only the API is used: the application chooses the SDK and the exporters. The
+names are those of the semantic conventions for MCP: https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from hashlib import sha256
+from time import perf_counter
 from typing import Final
 
 from msgspec import UNSET, Raw
 from opentelemetry import context as contexts
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from redstart.features.errors import Unwind
 from redstart.protocol.call import Call
+from redstart.server.metrics import BUCKETS, Outcome, error_of, is_task_run
 from redstart.wire.jsonrpc import ProtocolError, encode
-from redstart.wire.types import InputRequired, Result, ToolResult
+from redstart.wire.types import InputRequired, ToolResult
 
 Attributes = dict[str, str | int]
+DURATIONS: Final = {
+    "mcp.server.operation.duration": "How long requests took, until their result was made.",
+    "mcp.server.session.duration": "How long sessions lasted.",
+}
 CARRIED: Final = {"traceparent": 256, "tracestate": 8192, "baggage": 8192}
 """The keys of `_meta` that carry a trace context, and how long each may be."""
 MAX_URI: Final = 256
@@ -36,16 +40,23 @@ _BAGGAGE: Final = W3CBaggagePropagator()
 
 
 class Telemetry:
-    """Makes the spans of one server. `known` gives the name of a tool or prompt that is called, if it exists."""
+    """Observes the calls of one server. `known` gives the name of a tool or prompt that is called, if it exists."""
 
     def __init__(self, known: Callable[[Call], str | None], *, content: bool) -> None:
         self._known = known
         self._content = content
         self._tracer = trace.get_tracer("redstart")
+        meter = metrics.get_meter("redstart")
+        self._operations, self._session_times = (
+            meter.create_histogram(name, "s", says, explicit_bucket_boundaries_advisory=BUCKETS)
+            for name, says in DURATIONS.items()
+        )
+        self._sessions: dict[object, tuple[float, Attributes]] = {}
+        """The sessions that are open, by the link or the HTTP session: when they began, and what is said of them."""
 
-    def begin(self, call: Call) -> Callable[[Result | Raw | BaseException | None], None]:
+    def begin(self, call: Call) -> Callable[[Outcome], None]:
         """Open the span of a call, as the current one of this task."""
-        about, known = attributes_of(call), self._known(call)
+        began, about, known = perf_counter(), attributes_of(call), self._known(call)
         name = call.method.name if known is None else f"{call.method.name} {known}"
         parent, links = _parent(call)
         kind = SpanKind.CONSUMER if is_task_run(call) else SpanKind.SERVER
@@ -57,8 +68,15 @@ class Telemetry:
         if content and call.params.arguments is not UNSET:
             span.set_attribute("gen_ai.tool.call.arguments", _text(call.params.arguments))
 
-        def end(outcome: Result | Raw | BaseException | None) -> None:
+        measured = None if is_task_run(call) else {**about, **_measured_name(call, known)}
+
+        def end(outcome: Outcome) -> None:
             contexts.detach(token)
+            if measured is not None:
+                seconds = perf_counter() - began
+                self._operations.record(seconds, {**measured, **_failure(outcome)}, current)
+            if call.method.name == "initialize" and call.headers is None and error_of(outcome) is None:
+                self.begin_session(call.link, call.dialect.version, "pipe")
             if span.is_recording():
                 _note_outcome(span, outcome)
                 if content and isinstance(outcome, ToolResult) and not outcome.is_error:
@@ -67,10 +85,16 @@ class Telemetry:
 
         return end
 
+    def begin_session(self, peer: object, version: str, transport: str) -> None:
+        """A client has made its handshake; on a pipe that ends the session before."""
+        self.end_session(peer)
+        self._sessions[peer] = perf_counter(), {"mcp.protocol.version": version, "network.transport": transport}
 
-def is_task_run(call: Call) -> bool:
-    """Whether a worker runs the call of a task: the request that made the task has been answered before."""
-    return call.task is not None and call.task.running
+    def end_session(self, peer: object) -> None:
+        """A client has gone, or its session was let go; nothing if it had none."""
+        began, about = self._sessions.pop(peer, (0.0, None))
+        if about is not None:
+            self._session_times.record(perf_counter() - began, about)
 
 
 def attributes_of(call: Call) -> Attributes:
@@ -107,25 +131,25 @@ NAMED: Final = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.
 """The attribute for the name in a request."""
 
 
-def error_of(outcome: Result | Raw | BaseException | None) -> str | None:
-    """The value of `error.type`; None if the call has succeeded."""
-    if isinstance(outcome, ProtocolError):
-        return str(outcome.code)
-    if isinstance(outcome, asyncio.CancelledError | Unwind):
-        return "cancelled"
-    if isinstance(outcome, BaseException):
-        return type(outcome).__qualname__
-    return "tool_error" if isinstance(outcome, ToolResult) and outcome.is_error else None
+def _measured_name(call: Call, known: str | None) -> Attributes:
+    """The name of the tool or prompt; one that does not exist would be one more series for each misspelling."""
+    return {NAMED[call.method.name]: known or "_OTHER"} if call.method.name in NAMED else {}
 
 
-def _note_outcome(span: Span, outcome: Result | Raw | BaseException | None) -> None:
-    error = error_of(outcome)
-    if error is not None:
-        span.set_attribute("error.type", error)
-        message = outcome.message if isinstance(outcome, ProtocolError) else None
-        span.set_status(StatusCode.ERROR, message)
+def _failure(outcome: Outcome) -> Attributes:
+    found: Attributes = {}
+    if (error := error_of(outcome)) is not None:
+        found["error.type"] = error
     if isinstance(outcome, ProtocolError):
-        span.set_attribute("rpc.response.status_code", str(outcome.code))
+        found["rpc.response.status_code"] = str(outcome.code)
+    return found
+
+
+def _note_outcome(span: Span, outcome: Outcome) -> None:
+    failure = _failure(outcome)
+    if failure:
+        span.set_attributes(failure)
+        span.set_status(StatusCode.ERROR, outcome.message if isinstance(outcome, ProtocolError) else None)
     elif isinstance(outcome, InputRequired):
         span.set_attribute("redstart.outcome", "input_required")
 

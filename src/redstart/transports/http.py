@@ -119,7 +119,7 @@ class Endpoint:
         return bool(keys), open_sessions(
             keys,
             self.runtime.link,
-            self.runtime.hub.join,
+            self._begin_session,
             self._end_session,
             limit=options["max_sessions"],
             idle=options["session_idle"],
@@ -378,8 +378,15 @@ class Endpoint:
 
     # ------------------------------------------------------------ life
 
+    def _begin_session(self, session: HttpSession) -> None:
+        self.runtime.hub.join(session)
+        if self.runtime.telemetry is not None:
+            self.runtime.telemetry.begin_session(session, session.ticket.revision, "tcp")
+
     def _end_session(self, session: HttpSession) -> None:
         self.runtime.hub.leave(session)
+        if self.runtime.telemetry is not None:
+            self.runtime.telemetry.end_session(session)
         for call in tuple(session.link.calls.values()):
             call.channel.end_call(call, SESSION_ENDED)  # type: ignore[attr-defined]
         session.push.end()
