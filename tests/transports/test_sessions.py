@@ -652,3 +652,18 @@ def test_of_too_many_calls_without_a_client_the_oldest_ends(
         assert "too many such calls" in answers[ended[0] - 1]["error"]["message"]
 
     run(test())
+
+
+def test_a_session_ends_after_the_server_below_has_cancelled_one_of_its_requests() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = Http(stage.server.asgi())
+        session = await http.open()
+        call = http.start(message(1, "tools/call", {"name": "wait"}), headers=session)
+        await stage.began.wait()
+        call.task.cancel()
+        await asyncio.wait([call.task])
+        assert (await http.send(method="DELETE", headers=session)).status == 200
+        await stage.server.runtime.stop()
+
+    run(test())

@@ -15,7 +15,7 @@ import pytest
 
 from redstart import Accepted, Client, Context, Server
 from redstart.client.errors import ConnectionClosed
-from redstart.store.shared import MAX_MESSAGE, SharedState
+from redstart.store.shared import MAX_MESSAGE, SharedState, StoreAway
 from redstart.store.sqlite import SqliteStore
 from redstart.transports.http_options import EndpointOptions
 from round_robin import round_robin
@@ -402,6 +402,76 @@ def test_the_status_of_a_task_reaches_the_stream_in_another_process(url: str) ->
         await close(stream)
 
     two(url, script)
+
+
+def test_a_stream_that_is_opened_elsewhere_ends_here_and_what_happens_here_is_told_there(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        session = await first.http.open()
+        old = await open_stream(first, session)
+        new = await open_stream(second, session)
+        await old.done()
+        begin = message(1, "tools/call", {"name": "work", "arguments": {}, "task": {}})
+        await first.http.send(begin, headers=session)
+        await new.until(lambda response: "notifications/tasks/status" in methods(response))
+        await close(new)
+
+    two(url, script)
+
+
+def test_the_stream_of_a_call_that_is_resumed_elsewhere_ends_here(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        opened = await first.http.send(initialize(NOVEMBER, elicitation={}))
+        session = {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": NOVEMBER}
+        call = first.http.start(tool(1, "ask"), headers=session)
+        await call.until(lambda response: "elicitation/create" in methods(response))
+        again = await open_stream(second, session, **{"last-event-id": call.events()[-1]["id"]})
+        await call.until(lambda response: response.complete)
+        answer = {"jsonrpc": "2.0", "id": call.messages()[-1]["id"], "result": {"action": "cancel"}}
+        await second.http.send(json.dumps(answer).encode(), headers=session)
+        await again.done()
+        assert again.messages()[-1]["result"]["content"][0]["text"] == "none"
+
+    two(url, script)
+
+
+def test_two_processes_may_have_the_first_request_of_a_session_at_the_same_time(url: str) -> None:
+    async def script(first: Process, second: Process) -> None:
+        for _ in range(5):
+            opened = await first.http.send(initialize(NOVEMBER))
+            session = {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": NOVEMBER}
+            for _ in range(2):
+                answers = [each.http.send(tool(1, "log"), headers=session) for each in (first, second)]
+                assert [answer.status for answer in await asyncio.gather(*answers)] == [200, 200]
+
+    two(url, script)
+
+
+class Failing(SqliteStore):
+    """A store that cannot be written to when a test says so."""
+
+    fails = False
+
+    async def kv_set(self, *args: Any, **options: Any) -> bool:
+        if self.fails:
+            raise StoreAway("the test says so")
+        return await super().kv_set(*args, **options)
+
+
+def test_a_log_level_that_could_not_be_kept_is_not_used(tmp_path: Path) -> None:
+    async def test() -> None:
+        store = Failing(str(tmp_path / "shared.db"))
+        process = Process(store)
+        session = await process.http.open()
+        for fails, told in ((True, True), (False, False)):
+            store.fails = fails
+            await process.http.send(message(1, "logging/setLevel", {"level": "error"}), headers=session)
+            store.fails = False
+            answer = await process.http.send(tool(2, "log"), headers=session)
+            assert ("notifications/message" in methods(answer)) is told
+        await process.server.runtime.stop()
+        await store.close()
+
+    run(test())
 
 
 def test_a_modern_listener_hears_changes_of_another_process(url: str) -> None:

@@ -108,6 +108,8 @@ class Response(Struct, eq=False):
                 data = await self._answer_batch(calls)
         except asyncio.CancelledError:
             if any(call.open for call in calls) or task is None:
+                for call in calls:
+                    call.link.forget(call)
                 raise  # the server is being stopped, not the call
             task.uncancel()
         except Unwind:
