@@ -76,10 +76,10 @@ BUDGET: dict[str, int] = {
     "asking": 2010,  # what a task records of its dialogue
     "tasks": 996,
     "adopt": 738,
-    "server": 1755,  # what a task can do in its context; who runs tasks; `auth=`; what OpenTelemetry and Prometheus get
-    "transports": 3679,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
-    "auth": 450,
-    "client": 1922,  # the bounds of what a server sends
+    "server": 1765,  # what a task can do in its context; who runs tasks; `auth=`; what OpenTelemetry and Prometheus get
+    "transports": 3685,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
+    "auth": 480,
+    "client": 1926,  # the bounds of what a server sends
     "testing": 52,
     "cli": 845,  # workers, and the supervisor of several processes; factories, arguments of the script
 }

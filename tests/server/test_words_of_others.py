@@ -55,7 +55,7 @@ WRONG: list[tuple[Callable[[Any], Any], str]] = [
     (lambda server: server.route(text_of_others), 'write @server.route("/path", methods=["GET"])'),
     (lambda server: server.route("/a", methods=["GETT"])(lambda: ""), "methods must be one of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, not 'GETT'. Did you mean \"GET\"?"),
     (lambda server: server.route("/a", methods=5)(lambda: ""), "methods must be a list of texts, not 5"),
-    (lambda server: Server("s", auth=lambda: "ada"), "Server: auth must be a function of the token that returns the user, or None, not one of other parameters"),  # type: ignore[arg-type, misc]
+    (lambda server: Server("s", auth=lambda: "ada"), "Server: auth must be a function of the token that returns the user, or None, not one of other parameters"),
     (lambda server: File(str(HERE), "files://a"), "is not a URI; it begins with a scheme"),
     (lambda server: File("files://a", HERE.parent), "is a directory; give the file itself"),
     (lambda server: File("files://{a}", HERE), "a File has one URI; use Directory for a template"),

@@ -275,3 +275,29 @@ def test_a_header_that_decides_something_stands_once(name: bytes, method: str) -
         assert name.decode() in response.json()["error"]["message"].lower()
 
     run(test())
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_function_may_ask_for_the_request(asynchronous: bool) -> None:
+    def by_key(request: Any) -> str | None:
+        return {"k3y": "ada"}.get(request.headers.get("x-api-key", ""))
+
+    async def by_both(token: str, request: Any) -> str:
+        return f"{token} of {request.headers['x-org']} by {request.method} {request.path}"
+
+    async def test() -> None:
+        http = serving(by_both if asynchronous else by_key)
+        call = {"name": "who", "arguments": {}}
+        if asynchronous:
+            headers = {**BEARER, "x-org": "birds"}
+            assert (await http.modern(1, "server/discover", headers={"x-org": "birds"})).status == 401
+            said = "'token of birds by POST /mcp'"
+        else:
+            headers = {"x-api-key": "k3y"}  # no bearer token is needed
+            assert (await http.modern(1, "server/discover", headers={"x-api-key": "x"})).status == 401
+            assert (await http.modern(1, "server/discover")).status == 401
+            said = "'ada'"
+        answer = await http.modern(1, "tools/call", call, headers=headers)
+        assert answer.json()["result"]["content"][0]["text"] == said
+
+    run(test())

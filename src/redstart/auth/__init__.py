@@ -3,9 +3,10 @@
 What needs a library of the extra `auth` imports it when it is used.
 """
 
+from redstart.auth.introspection import Introspection
 from redstart.auth.jwt import JWT
 from redstart.auth.tokens import BearerTokens
 from redstart.features.principal import User
 from redstart.server.authenticate import TokenVerifier
 
-__all__ = ["JWT", "BearerTokens", "TokenVerifier", "User"]
+__all__ = ["JWT", "BearerTokens", "Introspection", "TokenVerifier", "User"]

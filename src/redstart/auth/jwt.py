@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 from base64 import urlsafe_b64decode
-from collections.abc import Iterable, Sequence
-from hashlib import blake2b
+from collections.abc import Container, Iterable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, TypeGuard
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import DecodeError, Struct
 from msgspec.json import Decoder
 
+from redstart.auth.checked import CheckedTokens
 from redstart.auth.fetch import Fetcher, FetchError
 from redstart.auth.keys import IssuerKeys
 from redstart.features.errors import SettingsError
@@ -32,8 +32,6 @@ _ALLOWED: Final = (*ALGORITHMS, "EdDSA")
 TYPES: Final = ("jwt", "at+jwt", "application/at+jwt")
 LEEWAY: Final = 30.0
 """Seconds by which the clocks of the issuer and of this machine may differ."""
-REMEMBERED: Final = 4096
-"""Tokens whose check is remembered."""
 REMEMBER: Final = 300.0
 """Seconds for which a check is remembered, unless the token expires or the keys change before."""
 AWAY: Final = "The token could not be checked, because its issuer does not answer; try again later"
@@ -81,33 +79,23 @@ class JWT(TokenVerifier):
         self._scope_claims = tuple(scope_claims)
         trusted = [issuer] if jwks_uri is None else [issuer, checked_url("jwks_uri", jwks_uri)]
         self._keys = IssuerKeys(issuer, jwks_uri, Fetcher(trusted))
-        self._known: dict[bytes, tuple[float, User]] = {}
-        self._known_changes = 0
+        self._checked = CheckedTokens(REMEMBER)
+        self._checked_changes = 0
 
     # ------------------------------------------------------------ what was checked before
 
     def remembered(self, token: str) -> User | None:
-        found = self._current().get(blake2b(token.encode()).digest())
-        if found is None or found[0] <= time.time():
-            return None
-        if self._keys.is_old:
+        user = self._current().get(token)
+        if user is not None and self._keys.is_old:
             self._keys.refresh_soon()
-        return found[1]
+        return user
 
-    def _current(self) -> dict[bytes, tuple[float, User]]:
-        """What is known of tokens, by their hashes. Nothing, after a change of the keys."""
-        if self._keys.changes != self._known_changes:
-            self._known.clear()
-            self._known_changes = self._keys.changes
-        return self._known
-
-    def _remember(self, token: str, user: User, expires: float) -> None:
-        known = self._current()
-        while len(known) >= REMEMBERED:
-            del known[next(iter(known))]
-        digest = blake2b(token.encode()).digest()
-        known.pop(digest, None)
-        known[digest] = min(expires, time.time() + REMEMBER), user
+    def _current(self) -> CheckedTokens:
+        """The tokens that were checked with the keys that are known now."""
+        if self._keys.changes != self._checked_changes:
+            self._checked.clear()
+            self._checked_changes = self._keys.changes
+        return self._checked
 
     # ------------------------------------------------------------ the check
 
@@ -122,22 +110,16 @@ class JWT(TokenVerifier):
         claims = None if key is None else _signed(token, key, head.alg)
         user = None if claims is None else self._user(claims)
         if claims is not None and user is not None:
-            self._remember(token, user, claims["exp"] + self._leeway)
+            self._current().put(token, user, claims["exp"] + self._leeway)
         return user
 
     def _user(self, claims: JsonObject) -> User | None:
         """The user of claims that the issuer has signed, if they are for this server and for now."""
-        now, expires, begins = time.time(), claims.get("exp"), claims.get("nbf", 0)
-        if not (_is_time(expires) and _is_time(begins)):
+        if "exp" not in claims or not is_current(claims, self._leeway) or claims.get("iss") != self._issuer:
             return None
-        if expires + self._leeway <= now or begins - self._leeway > now or claims.get("iss") != self._issuer:
+        if not names_any(claims.get(self._audience_claim), self._audiences):
             return None
-        audience = claims.get(self._audience_claim)
-        named = audience if isinstance(audience, list) else [audience]
-        subject = claims.get("sub")
-        if not any(isinstance(one, str) and one in self._audiences for one in named) or not isinstance(subject, str):
-            return None
-        return User(subject, self._issuer, scopes_in(claims, self._scope_claims), claims) if subject.strip() else None
+        return user_of(claims, self._issuer, scopes_in(claims, self._scope_claims))
 
     def close(self) -> None:
         self._keys.close()
@@ -165,6 +147,25 @@ def _signed(token: str, key: Key, algorithm: str) -> JsonObject | None:
         return dict(jwt.decode(token, key, algorithms=[algorithm]).claims)
     except (JoseError, ValueError, TypeError):
         return None
+
+
+def is_current(claims: JsonObject, leeway: float) -> bool:
+    """Whether claims are for now, by `exp` and `nbf` where they are there."""
+    now = time.time()
+    expires, begins = claims.get("exp", now + 1), claims.get("nbf", 0)
+    return _is_time(expires) and _is_time(begins) and expires + leeway > now and begins - leeway <= now
+
+
+def names_any(value: object, wanted: Container[str]) -> bool:
+    """Whether a claim, which is a text or a list of them, names one of these."""
+    return any(isinstance(one, str) and one in wanted for one in (value if isinstance(value, list) else [value]))
+
+
+def user_of(claims: JsonObject, issuer: str, scopes: Iterable[str], subject: str = "sub") -> User | None:
+    """The user whom claims are about; None if they do not say who that is."""
+    named = claims.get(subject)
+    named = str(named) if isinstance(named, int) and not isinstance(named, bool) else named
+    return User(named, issuer, scopes, claims) if isinstance(named, str) and named.strip() else None
 
 
 def _is_time(value: object) -> TypeGuard[float]:

@@ -14,6 +14,7 @@ from redstart.client.transport import Inbox, Outgoing, Transport
 from redstart.server.authenticate import AuthError
 from redstart.server.server import Server
 from redstart.transports.memory import MemoryPeer
+from redstart.transports.routes import Request
 from redstart.wire.jsonrpc import INVALID_REQUEST
 
 _clients: Final[WeakKeyDictionary[object, int]] = WeakKeyDictionary()
@@ -43,7 +44,8 @@ class MemoryTransport(Transport):
         authenticator = self._server.runtime.authenticator
         assert authenticator is not None, "a token is refused where nothing reads it"
         try:
-            return await authenticator.user(token)
+            request = Request("POST", "/mcp", headers={"authorization": f"Bearer {token}"})
+            return await authenticator.user(token, request)
         except AuthError as error:
             raise RequestError(INVALID_REQUEST, str(error)) from None
 

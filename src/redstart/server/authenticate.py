@@ -13,7 +13,7 @@ from redstart.features.errors import ErrorPolicy, log
 from redstart.features.principal import principal_key, scopes_of
 from redstart.features.rules import scope_list
 from redstart.schema.callables import is_async
-from redstart.server.settings import Authenticate
+from redstart.server.settings import Authenticate, auth_parameters
 
 SECONDS: Final = 10.0
 """How long `auth=` may take for one request."""
@@ -77,25 +77,26 @@ class Authenticator:
         self._verify = self.verifier.verify
         self._errors = errors
         self._is_async = is_async(self._verify)
+        self._by_token, self.by_request = auth_parameters(self._verify)
         self._pool = Pool(THREADS)
         self._logged: set[type] = set()
 
-    async def user(self, token: str) -> object:
-        """The user of this token, or AuthError. Without a token `auth=` is not called."""
-        if not token:
+    async def user(self, token: str, request: object = None) -> object:
+        """The user of this token, or AuthError. Without a token `auth=` is called only if it takes just the request."""
+        if not token and self._by_token:
             raise AuthError(401, UNKNOWN)
         user = self.verifier.remembered(token)
         if user is None:
-            user = await self._checked(token)
+            user = await self._checked(token, request)
         needed = self.verifier.scopes
         if needed and not scopes_of(user).issuperset(needed):
             raise AuthError(403, f"The token needs the scopes: {' '.join(needed)}", "insufficient_scope")
         return user
 
-    async def _checked(self, token: str) -> object:
+    async def _checked(self, token: str, request: object) -> object:
         try:
             async with asyncio.timeout(SECONDS) as limit:
-                user = await self._call(token)
+                user = await self._call((token,) * self._by_token, {"request": request} if self.by_request else {})
         except AuthError:
             raise
         except Exception as error:
@@ -111,10 +112,10 @@ class Authenticator:
             raise AuthError(401, UNKNOWN, "invalid_token") from None
         return user
 
-    async def _call(self, token: str) -> object:
+    async def _call(self, token: tuple[str, ...], request: dict[str, object]) -> object:
         if self._is_async:
-            return await self._verify(token)
-        user = await self._pool.run(lambda: self._verify(token), {})
+            return await self._verify(*token, **request)
+        user = await self._pool.run(lambda: self._verify(*token, **request), {})
         return await user if inspect.isawaitable(user) else user
 
     def _failure(self, error: Exception, late: bool) -> AuthError:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from redstart.tasks.record import TaskLimits
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
-Authenticate = Callable[[str], Any]
+Authenticate = Callable[..., Any]
 Function = Callable[..., Any]
 
 MAX_PORT: Final = 65535
@@ -81,13 +81,24 @@ def task_limits(label: str, value: object) -> "TaskLimits":
 def auth(label: str, value: object) -> Callable[..., object]:
     if not callable(value):  # the value may be a secret, so only its type is shown
         raise Wrong(label, "a function of the token that returns the user", f"a {type(value).__name__}")
+    by_token, by_request = auth_parameters(value)
     try:
-        inspect.signature(value).bind("token")
+        inspect.signature(value).bind(*("token",) * by_token, **dict.fromkeys(("request",) * by_request))
     except ValueError:
         pass  # a builtin without a signature
     except TypeError:
         raise Wrong(label, "a function of the token that returns the user", "one of other parameters") from None
     return value
+
+
+def auth_parameters(fn: Callable[..., object]) -> tuple[bool, bool]:
+    """Whether `auth=` takes the token, and whether it takes the request, as a parameter of this name."""
+    try:
+        parameters = inspect.signature(fn).parameters
+    except ValueError:
+        return True, False
+    others = [one for name, one in parameters.items() if name != "request" and one.default is one.empty]
+    return "request" not in parameters or bool(others), "request" in parameters
 
 
 def telemetry(label: str, value: object) -> bool | Literal["content"]:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from redstart.server.authenticate import Authenticator, AuthError, is_token
 from redstart.transports.request import JSON, HttpRequest, Rejection
+from redstart.transports.routes import read_request
 from redstart.wire.jsonrpc import encode
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
@@ -39,7 +40,8 @@ class ProtectedResource:
         """Find the user of a request, or refuse it with a challenge."""
         request.challenge = self.challenge
         try:
-            request.user = await self._authenticator.user(_bearer_token(request))
+            given = read_request(request) if self._authenticator.by_request else None
+            request.user = await self._authenticator.user(_bearer_token(request), given)
         except AuthError as error:
             challenge = [self.challenge(request, error.code)] if error.status in (400, 401, 403) else []
             raise Rejection(error.status, str(error), *challenge) from None

@@ -91,16 +91,22 @@ async def answer_route(runtime: Runtime, request: HttpRequest, endpoint: str) ->
     handler = served.get(method) or (served.get("GET") if method == "HEAD" else None)
     if handler is None:
         raise Rejection(405, f"{method} is not supported here", (b"allow", ", ".join(served).encode()))
-    body = await request.body()
-    query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
+    given = read_request(request, await request.body())
     try:
-        value = await _call(runtime, handler, Request(method, path, query, headers, body))
+        value = await _call(runtime, handler, given)
         status, kinds, data = _response(value)
     except Exception as error:
         text = runtime.errors.text(error, f"The route {path}")
         status, kinds, data = 500, [_TEXT], text.encode()
     await request.reply(status, data, kinds)
+
+
+def read_request(request: HttpRequest, body: bytes = b"") -> Request:
+    """A request as the application gets it."""
+    scope = request.scope
+    query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
+    return Request(scope["method"], request.path, query, headers, body)
 
 
 async def _call(runtime: Runtime, handler: Route, request: Request) -> object:

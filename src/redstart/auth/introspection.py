@@ -1,0 +1,89 @@
+"""`auth=Introspection(...)`: the authorization server is asked about each token. Spec: RFC 7662."""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+from urllib.parse import quote_plus
+
+from redstart.auth.checked import CheckedTokens
+from redstart.auth.fetch import Fetcher, FetchError
+from redstart.auth.jwt import AWAY, LEEWAY, checked_url, is_current, names_any, need_extra, scopes_in, user_of
+from redstart.features.errors import log
+from redstart.features.principal import User
+from redstart.server.authenticate import AuthError, TokenVerifier
+from redstart.wire.jsonrpc import JsonObject
+
+REMEMBER: Final = 60.0
+"""Seconds for which an answer is remembered: so long may a token that was withdrawn be used."""
+
+
+class Introspection(TokenVerifier):
+    """Lets in whose token the authorization server calls active, and meant for this server.
+
+    >>> auth = Introspection(
+    ...     "https://login.example.com/introspect",
+    ...     client_id="mcp",
+    ...     client_secret="s3cret",
+    ...     issuer="https://login.example.com",
+    ...     audience="https://mcp.example.com/mcp",
+    ... )
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        client_id: str,
+        client_secret: str,
+        issuer: str,
+        audience: str | Iterable[str],
+        audience_claim: str = "aud",
+        scope_claims: Sequence[str] = ("scope",),
+        scopes: str | Iterable[str] = (),
+        remember: float = REMEMBER,
+    ) -> None:
+        need_extra()
+        super().__init__(self._ask, authorization_servers=[checked_url("issuer", issuer)], scopes=scopes)
+        self._url = checked_url("url", url)
+        self._issuer = issuer
+        self._audiences = {audience} if isinstance(audience, str) else set(audience)
+        if not self._audiences or not all(self._audiences):
+            raise ValueError("audience of Introspection must name this server: else a token for any other one would do")
+        self._audience_claim = audience_claim
+        self._scope_claims = tuple(scope_claims)
+        self._fetcher = Fetcher([url])
+        self._headers = basic(client_id, client_secret)
+        self._checked = CheckedTokens(remember)
+
+    def remembered(self, token: str) -> User | None:
+        return self._checked.get(token)
+
+    async def _ask(self, token: str) -> User | None:
+        form = {"token": token, "token_type_hint": "access_token"}
+        try:
+            claims = await self._fetcher.post(self._url, form, self._headers)
+        except FetchError as error:
+            log.error("a token could not be checked: %s", error)
+            raise AuthError(503, AWAY) from None
+        user = self._user(claims)
+        if user is not None:
+            self._checked.put(token, user, claims.get("exp", time.time() + REMEMBER))
+        return user
+
+    def _user(self, claims: JsonObject) -> User | None:
+        if claims.get("active") is not True or not is_current(claims, LEEWAY):
+            return None
+        if claims.get("iss", self._issuer) != self._issuer:
+            return None
+        if not names_any(claims.get(self._audience_claim), self._audiences):
+            return None
+        return user_of(claims, self._issuer, scopes_in(claims, self._scope_claims))
+
+
+def basic(user: str, password: str) -> Mapping[str, str]:
+    """The header by which a client names itself (RFC 6749, section 2.3.1)."""
+    pair = f"{quote_plus(user)}:{quote_plus(password)}"
+    return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}
