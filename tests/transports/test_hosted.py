@@ -123,3 +123,11 @@ def test_a_call_that_is_not_done_at_the_deadline_is_told_so(host: str, tmp_path:
         assert "The server is stopping" in answer(calling)
         child.process.wait(DEADLINE)
         assert b"lifespan ends" in child.rest("stderr")
+
+
+@pytest.mark.parametrize("host", [host for host in HOSTS if "FastAPI" not in host])
+def test_probes_are_answered_without_a_session(host: str) -> None:
+    with hosted(host) as (_, port), Caller(port) as caller:
+        for path in ("/healthz", "/readyz"):
+            with caller.send("GET", path=path).getresponse() as response:
+                assert (response.status, json.loads(response.read())["ok"]) == (200, True)

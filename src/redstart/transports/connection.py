@@ -186,7 +186,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
                 if not self._running() and not self.transport.is_closing():  # not in the middle of another response
                     self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             elif name == b"content-length" and int(value) > self.limits.max_body:  # the parser checks for digits
-                self.refuse(413, b"the body is larger than %d bytes" % self.limits.max_body)
+                self.refuse(413, b"the body is larger than %d bytes (max_body_bytes=)" % self.limits.max_body)
 
     def on_body(self, body: bytes) -> None:
         if self._refusal is not None:  # the rest of what is refused is not kept
@@ -201,7 +201,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         else:
             self._body = bytearray(self._body + body)
         if size > self.limits.max_body:
-            self.refuse(413, b"the body is larger than %d bytes" % self.limits.max_body)
+            self.refuse(413, b"the body is larger than %d bytes (max_body_bytes=)" % self.limits.max_body)
         elif size > SMALL and Connection.unfinished > max(MAX_UNFINISHED, 2 * self.limits.max_body):
             self.refuse(503, b"too many large requests are being received; try again later")
 
@@ -336,8 +336,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def hang_up(self, status: int, text: bytes) -> None:
         """Answer without an application, and hang up."""
         if not self.transport.is_closing():
+            later = b"retry-after: 1\r\n" if status == 503 else b""
             head = b"content-type: text/plain\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(text)
-            self.transport.write(_STATUS[status] + head + text)
+            self.transport.write(_STATUS[status] + later + head + text)
             self.transport.close()
 
     def sweep(self, now: float) -> None:
@@ -348,7 +349,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             self.cycle.sweep(now)
         elif self.reading and now - self.since > self.deadline:
             log.warning("closed a connection whose request was not complete after %g s", self.deadline)
-            self.hang_up(408, b"the request was not complete in time")
+            self.hang_up(408, b"the request was not complete after %g s (body_deadline=)" % self.deadline)
         elif not self.reading and now - self.since > self.idle:
             self.transport.close()
 

@@ -53,7 +53,7 @@ class Limits(Struct, frozen=True):
     """Seconds that the client has to take what was sent to it."""
 
     def too_large(self) -> Rejection:
-        return Rejection(413, f"The body is larger than {self.max_body} bytes")
+        return Rejection(413, f"The body is larger than {self.max_body} bytes (max_body_bytes=)")
 
 
 class Watcher(Protocol):

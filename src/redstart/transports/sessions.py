@@ -212,7 +212,7 @@ class Sessions:
                 return
         raise Rejection(
             503,
-            "As many sessions as this server keeps for one caller, or in all, are in use; end one, or try again later",
+            "As many sessions as are kept for one caller, or in all (max_sessions=), are in use; end one, or try later",
             (b"retry-after", b"30"),
         )
 

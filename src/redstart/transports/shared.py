@@ -226,7 +226,7 @@ class SharedSessions(Sessions):
         allowed, wait = await self._store.take(self._replica.key("sessions"), most / self._idle, most)
         if not allowed:
             retry = b"%d" % math.ceil(wait)
-            raise Rejection(503, "Too many sessions were opened; try again later", (b"retry-after", retry))
+            raise Rejection(503, "Too many sessions were opened (max_sessions=); try later", (b"retry-after", retry))
 
     def _apply(self, live: SharedSession, raw: bytes) -> bool:
         """Use what the store says of a session; False if it has ended."""
