@@ -257,6 +257,15 @@ def test_logs_and_buckets_are_bounded() -> None:
     run(body())
 
 
+def test_a_principal_whose_room_is_full_has_rates() -> None:
+    async def body() -> None:
+        state = MemoryStore(max_bytes=100_000)
+        await filled(lambda n: state.kv_set(scoped("ada", str(n)), b""))
+        assert [(await state.take(scoped("ada", "rate"), 1, 2))[0] for _ in range(3)] == [True, True, False]
+
+    run(body())
+
+
 def test_a_tool_that_fills_the_store_gets_words() -> None:
     server = Server("s", store=MemoryStore(max_bytes=100_000))
 

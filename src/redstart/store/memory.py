@@ -98,7 +98,8 @@ class MemoryStore:
     def _keep(self, name: str, content: object, size: int, ttl: float | None) -> None:
         now = self._clock()
         for _ in range(SWEPT):
-            self._expire(now)
+            if not self._expire(now):
+                break
         old = self._live(name)
         self._account(owner_of(name[1:]), size - (0 if old is None else old.size), now)
         if old is not None:
@@ -162,7 +163,7 @@ class MemoryStore:
         now, kept = self._clock(), self._live(f"b{key}")
         tokens, since = (burst, now) if kept is None else kept.content
         allowed, wait, left, full = refill(tokens, since, now, rate, burst)
-        self._keep(f"b{key}", (left, now), len(key) + OVERHEAD, full - now)
+        self._keep(f"b{key}", (left, now), 0, full - now)  # who has no room left is counted too
         return allowed, wait
 
     # ------------------------------------------------------------ tasks

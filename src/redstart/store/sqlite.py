@@ -13,7 +13,6 @@ import sqlite3
 import struct
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import wraps
 from itertools import zip_longest
@@ -48,7 +47,7 @@ READ, WRITE, DURABLE = range(3)
 """What a call needs: only to read, to survive a crash of the process, to survive a loss of power too."""
 
 
-Job: TypeAlias = "tuple[int, Callable[[], object], Future[object]]"
+Job: TypeAlias = "tuple[int, Callable[[], object], asyncio.Future[object]]"
 """What a call needs, what it does, and where its result is put."""
 
 
@@ -59,7 +58,7 @@ def _in_thread(level: int) -> Callable[[Callable[P, T]], Callable[P, Coroutine[o
         @wraps(method)
         async def call(*args: P.args, **kwargs: P.kwargs) -> T:
             store = cast(SqliteStore, args[0])
-            return await asyncio.wrap_future(store.submit(level, lambda: method(*args, **kwargs)))
+            return cast(T, await store.submit(level, lambda: method(*args, **kwargs)))
 
         return call
 
@@ -101,7 +100,7 @@ class SqliteStore:
             self._put(name, value, ttl)
             return True
 
-        return await asyncio.wrap_future(self.submit(DURABLE if durable else WRITE, work))
+        return cast(bool, await self.submit(DURABLE if durable else WRITE, work))
 
     @_in_thread(WRITE)
     def kv_take(self, key: str) -> bytes | None:
@@ -230,12 +229,12 @@ class SqliteStore:
 
     async def publish(self, topic: str, data: bytes) -> None:
         check_message(data)
-        await asyncio.wrap_future(self.submit(WRITE, lambda: self._tell(topic, data)))
+        await self.submit(WRITE, lambda: self._tell(topic, data))
 
     def subscribe(self, *topics: str) -> Subscription:
         subscription = self._bus.subscribe(*topics)
         self._loop = asyncio.get_running_loop()
-        self.submit(READ, self._listen)
+        self.submit(READ, self._listen).add_done_callback(asyncio.Future.exception)  # if it fails, others fail too
         return subscription
 
     def _tell(self, topic: str, data: bytes) -> None:
@@ -264,15 +263,15 @@ class SqliteStore:
 
     # ------------------------------------------------------------ the thread
 
-    def submit(self, level: int, work: Callable[[], T]) -> Future[T]:
+    def submit(self, level: int, work: Callable[[], object]) -> asyncio.Future[object]:
         """The result of a function that runs in the thread, within a transaction if it writes."""
         if self._is_closing:
             raise StoreAway("it is being closed")
         if self._thread is None:
             self._thread = Thread(target=self._serve, name="redstart-sqlite", daemon=True)
             self._thread.start()
-        future: Future[T] = Future()
-        self._jobs.put((level, work, cast("Future[object]", future)))
+        future = asyncio.get_running_loop().create_future()
+        self._jobs.put((level, work, future))
         return future
 
     async def close(self) -> None:
@@ -297,10 +296,8 @@ class SqliteStore:
             with suppress(sqlite3.Error, StoreAway, RuntimeError):  # the loop is closed, or the next look succeeds
                 self._deliver()
             for (_, _, future), result in zip_longest(jobs, results):
-                if error is None:
-                    future.set_result(result)
-                else:
-                    future.set_exception(error)
+                with suppress(RuntimeError):  # the loop of the caller is closed
+                    future.get_loop().call_soon_threadsafe(_answer, future, result, error)
         self._disconnect()
 
     def _next_jobs(self) -> tuple[list[Job], bool]:
@@ -311,8 +308,7 @@ class SqliteStore:
                 job = self._jobs.get(timeout=0 if jobs else POLL if self._bus.topics else None)
                 if job is None:
                     return jobs, False
-                if job[2].set_running_or_notify_cancel():  # else the caller has gone
-                    jobs.append(job)
+                jobs.append(job)
         return jobs, True
 
     def _transaction(self, jobs: list[Job]) -> list[object]:
@@ -386,3 +382,12 @@ def _away(error: Exception) -> Exception:
         return error
     log.warning("the store sqlite:// is away: %s", error)
     return StoreAway(f"SQLite says: {error}")
+
+
+def _answer(future: asyncio.Future[object], result: object, error: Exception | None) -> None:
+    if future.done():  # the caller was cancelled
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

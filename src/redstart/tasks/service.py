@@ -510,19 +510,18 @@ class Tasks:
             if len(wanted.task_ids) > MAX_WATCHED:
                 raise ProtocolError(INVALID_PARAMS, f"One stream may watch {MAX_WATCHED} tasks")
             self._check_room(len(wanted.task_ids))
-            read = [await self.store.task_read(id, self.owner(call)) for id in dict.fromkeys(wanted.task_ids)]
-            tasks = [Task(stored) for stored in read if stored is not None]
-            wanted.task_ids = [task.id for task in tasks]
-            streams = [self._run_beside(self._stream(call, task)) for task in tasks]
+            ids, owner = dict.fromkeys(wanted.task_ids), self.owner(call)
+            wanted.task_ids = [id for id in ids if await self.store.task_read(id, owner) is not None]
+            streams = [self._run_beside(self._stream(call, id)) for id in wanted.task_ids]
         try:
             return await self._hub.listen(call)
         finally:
             for stream in streams:
                 stream.cancel()
 
-    async def _stream(self, call: Call, task: Task) -> None:
+    async def _stream(self, call: Call, id: str) -> None:
         """Send the state of a modern task at each change, until it has ended."""
-        async with aclosing(self.follow(task.id, task.stored.owner, TOLD)) as states:
+        async with aclosing(self.follow(id, self.owner(call), TOLD)) as states:
             async for task in states:
                 detailed = self._detailed(task)
                 detailed.meta = {SUBSCRIPTION_ID: call.id}

@@ -85,7 +85,7 @@ class Worker:
         """Claim no more. What is safe to begin anew is handed back at once, and other legs have `drain` seconds."""
         self._stopping = True
         for leg in list(self.legs):
-            if (leg.task.record.retries and not leg.external) or not leg.begun:
+            if (leg.task.record.retries and not leg.external) or leg.call is None:
                 leg.stop("handed back")
         self._look.set()
         if self._loops[1:]:  # a claim that is under way hands its tasks back; if it were cancelled they would be lost
@@ -237,7 +237,8 @@ class Leg:
         self._worker = worker
         self._tasks = worker.tasks
         self._fence = task.stored.fence
-        self._call: Call | None = None
+        self.call: Call | None = None
+        """None before the handler has begun."""
         self._reason = ""
         self._parked: tuple[Mapping[str, Mapping[str, Any]], bytes] | None = None
         self._lock = asyncio.Lock()
@@ -321,16 +322,12 @@ class Leg:
         """End the run; its result is no longer wanted."""
         if self._reason:
             return
-        self._reason, call = reason, self._call
+        self._reason, call = reason, self.call
         if call is not None:
             call.link.forget(call)
             self._worker.cancel(call)
 
     # ------------------------------------------------------------ the run
-
-    @property
-    def begun(self) -> bool:
-        return self._call is not None
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -402,7 +399,7 @@ class Leg:
         call.session, call.channel, call.task = session, _Silent(), self
         call.principal = restored_user(request.principal)
         call.run = asyncio.current_task()
-        link.calls[call.id] = self._call = call
+        link.calls[call.id] = self.call = call
         return call
 
 
