@@ -76,12 +76,12 @@ BUDGET: dict[str, int] = {
     "asking": 2010,  # what a task records of its dialogue
     "tasks": 995,
     "adopt": 738,
-    "server": 1765,  # what a task can do in its context; who runs tasks; `auth=`; what OpenTelemetry and Prometheus get
-    "transports": 3685,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
+    "server": 1870,  # what a task can do in its context; who runs tasks; `auth=`; what OpenTelemetry and Prometheus get
+    "transports": 3805,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
     "auth": 480,
     "client": 1926,  # the bounds of what a server sends
     "testing": 52,
-    "cli": 845,  # workers, and the supervisor of several processes; factories, arguments of the script
+    "cli": 887,  # workers, and the supervisor of several processes; factories, arguments of the script
 }
 LONG_FUNCTIONS: set[str] = set()
 # Lower these when they can be lower. A cycle counts the imports inside of functions and under TYPE_CHECKING too.

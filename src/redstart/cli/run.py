@@ -32,6 +32,8 @@ OF_HTTP: Final = {
     "access_log": "access_log",
     "drain": "drain",
     "drain_delay": "drain_delay",
+    "admin_port": "admin_port",
+    "admin_host": "admin_host",
 }
 """The options that mean something over HTTP only, and what `Server.run` calls them."""
 MOST: Final = 1000
@@ -80,6 +82,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--drain", type=seconds, help=wait)
     notice = "seconds to go on after a signal, while /readyz is a 503, before new connections are refused (default 0)"
     parser.add_argument("--drain-delay", type=seconds, help=notice)
+    parser.add_argument("--admin-port", type=_port, help="port for /metrics, of all processes together (default none)")
+    parser.add_argument("--admin-host", help="address of the admin port (default 127.0.0.1)")
     store_option(parser)
     parser.add_argument("--workers", type=whole, help="how many processes serve (default 1)")
     parser.add_argument("--framing", choices=["auto", "newline", "content-length"], default="auto")
@@ -111,12 +115,13 @@ def act(arguments: argparse.Namespace) -> int:
     elif workers == 1:
         server.run("http", **named)
     else:
-        from redstart.cli.supervisor import given_listener
+        from redstart.cli.supervisor import given_admin_listener, given_listener
 
         listener = given_listener()
         if listener is None:
             return _supervise(server, workers, arguments.given, checked)
-        server.run("http", **named, listener=listener)
+        named.pop("admin_port", None)  # it is the supervisor's
+        server.run("http", **named, listener=listener, admin_listener=given_admin_listener())
     return 0
 
 
@@ -141,5 +146,7 @@ def _supervise(server: Server, workers: int, given: list[str], options: HttpOpti
     else:
         check_name(options["host"], options)
         sockets = listeners(options["host"], options["port"], workers)
+    port = options["admin_port"]
+    admin = None if port is None else (options["admin_host"], port)
     with removed_at_end(uds):
-        return asyncio.run(Supervisor(command, sockets).run())
+        return asyncio.run(Supervisor(command, sockets, admin).run())

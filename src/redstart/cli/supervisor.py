@@ -10,14 +10,18 @@ import sys
 import threading
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
+from redstart.server.metrics import Figures, added, counters
+from redstart.transports.admin import ask_figures, bind_admin, serving_figures
 from redstart.transports.listen import bind
 from redstart.transports.loop import on_signals
 
 LISTENER: Final = "REDSTART_LISTENER"
 """The environment variable that tells a process of ours the descriptor of its socket."""
+ADMIN: Final = "REDSTART_ADMIN_LISTENER"
+"""The same for the socket on which it tells its figures."""
 PAUSE, MAX_PAUSE, STEADY = 0.1, 5.0, 10.0
 """Seconds before a process that died is started again, at first and at most; after how long it counts as steady."""
 TOLD: Final = (0, -signal.SIGTERM, -signal.SIGINT)
@@ -33,6 +37,12 @@ def given_listener() -> socket.socket | None:
     listener = socket.socket(fileno=int(descriptor))
     listener.setblocking(False)
     return listener
+
+
+def given_admin_listener() -> socket.socket | None:
+    """The socket on which a supervisor asks this process for its figures."""
+    descriptor = os.environ.pop(ADMIN, None)
+    return None if descriptor is None else socket.socket(fileno=int(descriptor))
 
 
 def _end_with_supervisor() -> None:
@@ -52,20 +62,51 @@ def listeners(host: str, port: int, count: int) -> list[socket.socket]:
     return [bind(host, port, shared=True) for _ in range(count)]
 
 
+class WorkerFigures:
+    """The figures of the processes that serve one after the other on one socket. What one has counted stays counted."""
+
+    def __init__(self) -> None:
+        self.listener = bind("127.0.0.1", 0)
+        self._port: int = self.listener.getsockname()[1]
+        self._last: Figures = {}
+        """Of the process that runs, when it was last asked."""
+        self._ended: Figures = {}
+
+    async def ask(self) -> Figures:
+        with suppress(OSError, TimeoutError):
+            self._last = await ask_figures(self._port) | {"redstart_workers": 1}
+            return added(self._ended, self._last)
+        return added(self._ended, counters(self._last))
+
+    def process_ended(self) -> None:
+        self._ended = added(self._ended, counters(self._last))
+        self._last = {}
+
+
 class Supervisor:
     """Keeps as many processes running as there are sockets."""
 
-    def __init__(self, command: Sequence[str], sockets: Sequence[socket.socket]) -> None:
+    def __init__(self, command: Sequence[str], sockets: Sequence[socket.socket], admin: tuple[str, int] | None) -> None:
         self._command = command
         self._sockets = sockets
+        self._admin = admin
+        """Where the sum of the figures of all processes is served."""
+        self._figures = [WorkerFigures() if admin is not None else None for _ in sockets]
         self._running: set[Process] = set()
         self._stopping = asyncio.Event()
 
     async def run(self) -> int:
         """Supervise until SIGTERM or Ctrl-C, and until all processes have ended; the exit status."""
-        with on_signals(self._stop):
-            ended = await asyncio.gather(*map(self._keep, self._sockets))
+        async with AsyncExitStack() as stack:
+            if self._admin is not None:
+                host, port = self._admin
+                await stack.enter_async_context(serving_figures(bind_admin(host, port), host, self._collect))
+            with on_signals(self._stop):
+                ended = await asyncio.gather(*map(self._keep, self._sockets, self._figures))
         return 0 if all(status in TOLD for status in ended) else 1
+
+    async def _collect(self) -> Figures:
+        return added(*await asyncio.gather(*(figures.ask() for figures in self._figures if figures is not None)))
 
     def _stop(self, number: int) -> None:
         self._stopping.set()
@@ -75,12 +116,14 @@ class Supervisor:
             with suppress(ProcessLookupError):
                 process.send_signal(number)
 
-    async def _keep(self, listener: socket.socket) -> int:
+    async def _keep(self, listener: socket.socket, figures: WorkerFigures | None) -> int:
         """Run a process for this socket, and another one when it dies."""
         pause, clock = PAUSE, asyncio.get_running_loop().time
         while not self._stopping.is_set():
-            began, process = clock(), await self._start(listener)
+            began, process = clock(), await self._start(listener, figures)
             status = await process.wait()
+            if figures is not None:
+                figures.process_ended()
             self._running.discard(process)
             if self._stopping.is_set():
                 return status
@@ -90,10 +133,13 @@ class Supervisor:
                 await asyncio.wait_for(self._stopping.wait(), pause)
         return 0
 
-    async def _start(self, listener: socket.socket) -> Process:
-        environment = os.environ | {LISTENER: str(listener.fileno())}
+    async def _start(self, listener: socket.socket, figures: WorkerFigures | None) -> Process:
+        passed = {LISTENER: listener.fileno()}
+        if figures is not None:
+            passed[ADMIN] = figures.listener.fileno()
+        environment = os.environ | {name: str(descriptor) for name, descriptor in passed.items()}
         process = await create_subprocess_exec(
-            *self._command, stdin=PIPE, pass_fds=[listener.fileno()], env=environment, start_new_session=True
+            *self._command, stdin=PIPE, pass_fds=[*passed.values()], env=environment, start_new_session=True
         )  # in a session of its own: Ctrl-C comes to us, and from us to the process
         self._running.add(process)
         if self._stopping.is_set():

@@ -231,6 +231,11 @@ class Runtime(Runner):
 
         return Worker(self.tasks, self.modern, self.answer, self.cancel, lambda: self.description.tools.items)
 
+    @property
+    def tasks_running(self) -> int:
+        """How many tasks this process works on."""
+        return len(self.worker.legs) if "worker" in self.__dict__ else 0
+
     def _find_tool(self, name: str) -> CompiledTool | None:
         return (self.current or self.describe()).tools.items.get(name)
 

@@ -65,7 +65,10 @@ class Health:
             return AWAY
         except Rejection:
             return NOT_STARTED
-        return None if self._runtime.replica is None or await self._store_answers() else AWAY
+        return AWAY if await self.store_is_away() else None
+
+    async def store_is_away(self) -> bool:
+        return self._runtime.replica is not None and not await self._store_answers()
 
     async def _store_answers(self) -> bool:
         """Whether the store is there; probes that come together, or soon after another, ask it once."""

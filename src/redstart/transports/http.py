@@ -378,6 +378,15 @@ class Endpoint:
 
     # ------------------------------------------------------------ life
 
+    async def figures(self) -> dict[str, float]:
+        """What the admin port tells beside the counts of calls."""
+        return {
+            "redstart_sessions": len(self.sessions),
+            "redstart_streams": self._streams.taken,
+            "redstart_tasks_running": self.runtime.tasks_running,
+            "redstart_store_away": await self.health.store_is_away(),
+        }
+
     def _begin_session(self, session: HttpSession) -> None:
         self.runtime.hub.join(session)
         if self.runtime.telemetry is not None:

@@ -149,3 +149,6 @@ class HttpOptions(EndpointOptions, total=False):
     drain_delay: Annotated[float, Rule(age, 0)]
     body_deadline: Annotated[float, Rule(seconds, BODY_DEADLINE)]
     max_unsent_bytes: Annotated[int, Rule(at_least(1), MAX_UNSENT)]
+    admin_port: Annotated[int | None, Rule(_port)]
+    admin_host: Annotated[str, Rule(text, "127.0.0.1")]
+    admin_listener: Annotated[socket | None, Rule(_listener)]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from redstart.server.runtime import GRACE
+from redstart.transports.admin import admin_port
 from redstart.transports.connection import Backlog, Connection
 from redstart.transports.http import Endpoint
 from redstart.transports.http_options import HttpOptions
@@ -51,14 +52,15 @@ async def serve_http(server: Hosted, options: HttpOptions) -> None:
         if _is_loopback(host):  # 127.0.0.2, too, is a name that this server answers to
             options["allowed_hosts"] = [*options["allowed_hosts"], _url_host(host)]
     app = Endpoint(server, options)
-    if listener is not None:
-        await _serve_on(listener, server, app, options, tls)
-    elif uds is not None:
-        listener = bind_unix(os.fspath(uds))
-        with removed_at_end(uds):
+    async with admin_port(app, options):
+        if listener is not None:
             await _serve_on(listener, server, app, options, tls)
-    else:
-        await _serve_on(bind(options["host"], options["port"]), server, app, options, tls)
+        elif uds is not None:
+            listener = bind_unix(os.fspath(uds))
+            with removed_at_end(uds):
+                await _serve_on(listener, server, app, options, tls)
+        else:
+            await _serve_on(bind(options["host"], options["port"]), server, app, options, tls)
 
 
 async def _serve_on(

@@ -130,6 +130,10 @@ class Sessions:
         self._since = time.time_ns()
         self._timer: asyncio.TimerHandle | None = None
 
+    def __len__(self) -> int:
+        """How many are in use."""
+        return len(self._live)
+
     def use_keys(self, keys: Sequence[bytes]) -> None:
         """Sign ids with the first of these keys, and accept those that any of them has signed."""
         self._keys = [hashlib.sha256(b"redstart session id\0" + key).digest() for key in keys]

@@ -40,6 +40,10 @@ class Seats:
         self._taken = 0
         self._counts: Counter[str] | None = None
 
+    @property
+    def taken(self) -> int:
+        return self._taken
+
     def take(self, request: HttpRequest, size: int) -> Rejection | None:
         """Seats for what a request brings, until `release`; or why there are none."""
         if self._taken + size > self._most_own and (refusal := self._refusal(request, size)) is not None:
