@@ -71,13 +71,13 @@ BUDGET: dict[str, int] = {
     "schema": 3215,  # one type engine for all; the kinds of functions, their annotations, and the names around them
     "protocol": 1195,  # the walk over x-mcp-header annotations, for the server and the client
     "store": 1204,  # four engines behind one contract, two of which may be away; with tasks/ at most 2,200
-    "features": 3220,  # what processes tell each other; a declared thing and its compiled form are two; scopes
+    "features": 3242,  # what processes tell each other; a declared thing and its compiled form are two; scopes
     "execution": 1148,  # with visible=, which needs the contexts; the Runner of calls is apart from what compiles them
     "asking": 2010,  # what a task records of its dialogue
     "tasks": 995,
     "adopt": 738,
     "server": 1870,  # what a task can do in its context; who runs tasks; `auth=`; what OpenTelemetry and Prometheus get
-    "transports": 3805,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
+    "transports": 3853,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
     "auth": 480,
     "client": 1926,  # the bounds of what a server sends
     "testing": 52,

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from redstart.asking.dialogue import Asking
 from redstart.asking.questions import CANCEL
+from redstart.features.audit import note_refused_call
 from redstart.features.errors import log
 from redstart.features.lifecycle import can_list
 from redstart.features.principal import User, principal_key
@@ -571,6 +572,7 @@ class Offer:
 
 
 def _unknown(call: Call) -> ProtocolError:
+    note_refused_call("unknown task", call)
     return ProtocolError(INVALID_PARAMS, f"Unknown task: {call.params.task_id[:100]}")
 
 

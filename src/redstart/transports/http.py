@@ -21,6 +21,7 @@ from redstart.protocol.modern import SUPPORTED
 from redstart.server.startup_errors import not_started
 from redstart.transports import cors
 from redstart.transports.address import Proxies, client_site, has_room
+from redstart.transports.audit import note_response
 from redstart.transports.guard import ORIGIN_HELP, Guard, accepts
 from redstart.transports.health import Health
 from redstart.transports.http_options import EndpointOptions
@@ -162,10 +163,13 @@ class Endpoint:
         except Gone:
             pass
         except Rejection as rejection:
+            request.reason = rejection.text
             error = failure(None, ProtocolError(rejection.code, rejection.text))
             await request.reply(rejection.status, error, [JSON, *rejection.headers])
         except ProtocolError as error:  # the store is away, or there is no room for a session
             await request.reply(503, failure(None, error), [JSON, LATER])
+        if request.status >= 400:
+            note_response(request)
 
     async def _serve(self, request: HttpRequest) -> None:
         scope, headers = request.scope, request.headers
@@ -507,6 +511,7 @@ def _session_id(request: HttpRequest, body: bytes = b"") -> str | None:
 
 async def _refuse_calls(request: HttpRequest, calls: list[Call], refusal: Rejection) -> None:
     """Answer calls that are not run, each with its id."""
+    request.reason = refusal.text
     error = ProtocolError(refusal.code, refusal.text)
     answers = [call.link.fail(call, error) for call in calls]  # of a batch the last one is the whole
     await request.reply(refusal.status, answers[-1] or b"", [JSON, *refusal.headers])

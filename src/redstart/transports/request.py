@@ -78,6 +78,8 @@ class HttpRequest(Struct, eq=False):
     """What `auth=` returned for its token."""
     status: int = 0
     """The status of the response, once it has begun."""
+    reason: str = ""
+    """Why the request was refused, if it was."""
     challenge: Callable[[HttpRequest, str, Sequence[str]], tuple[bytes, bytes]] | None = None
     """Makes the header for a token that lacks scopes; None without `auth=`."""
     granted: HeaderList = []
