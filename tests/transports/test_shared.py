@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from redstart.client.errors import ConnectionClosed
 from redstart.store.shared import MAX_MESSAGE, SharedState, StoreAway
 from redstart.store.sqlite import SqliteStore
 from redstart.transports.http_options import EndpointOptions
+from redstart.transports.shared import SharedSession
 from round_robin import round_robin
 from store.engines import Engine, Redis, running
 from support import MODERN, NOVEMBER, ROOT, Peer, free_port, initialize, launch, message, run
@@ -807,3 +810,44 @@ def test_while_the_store_is_away_requests_are_put_off_and_all_goes_on_when_it_is
 
     with running("redis") as engine:
         two(engine.url, script)
+
+
+def test_nothing_is_kept_of_sessions_that_have_ended(tmp_path: Path) -> None:
+    kinds = (SharedSession, asyncio.Event, asyncio.Future, set)
+
+    def counted() -> Counter[str]:
+        gc.collect()
+        return Counter(kind.__name__ for one in gc.get_objects() for kind in kinds if type(one) is kind)
+
+    async def use(first: Process, second: Process) -> None:
+        """A session that does what leaves something in another process: a stream, and an answer that is not wanted."""
+        opening = {
+            "protocolVersion": NOVEMBER,
+            "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        opened = await second.http.send(message(0, "initialize", opening))
+        session = {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": NOVEMBER}
+        asking = first.http.start(tool(1, "ask"), headers=session)
+        await asking.until(lambda response: methods(response))
+        question = asking.messages()[-1]["id"]
+        unknown = json.dumps({"jsonrpc": "2.0", "id": f"{question.rpartition('-')[0]}-999", "result": {}}).encode()
+        assert (await second.http.send(unknown, headers=session)).status == 404
+        result = {"action": "accept", "content": {"answer": 7}}
+        answer = json.dumps({"jsonrpc": "2.0", "id": question, "result": result}).encode()
+        assert (await second.http.send(answer, headers=session)).status == 202
+        await asking.done()
+        stream = await open_stream(second, session)
+        await close(stream)
+        assert (await second.http.send(method="DELETE", headers=session)).status < 300
+
+    async def script(first: Process, second: Process) -> None:
+        for _ in range(3):
+            await use(first, second)
+        before = counted()
+        for _ in range(10):
+            await use(first, second)
+        after = counted()
+        assert {kind: number - before[kind] for kind, number in after.items() if number - before[kind] > 5} == {}
+
+    two(f"sqlite:///{tmp_path / 'shared.db'}", script)
