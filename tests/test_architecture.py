@@ -78,7 +78,7 @@ BUDGET: dict[str, int] = {
     "adopt": 738,
     "server": 1870,  # what a task can do in its context; who runs tasks; `auth=`; what OpenTelemetry and Prometheus get
     "transports": 3853,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
-    "auth": 480,
+    "auth": 558,
     "client": 1926,  # the bounds of what a server sends
     "testing": 52,
     "cli": 887,  # workers, and the supervisor of several processes; factories, arguments of the script

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -67,8 +67,9 @@ def issuing() -> Iterator[Issuer]:
             self.send_response(status)
             for name, value in {"content-length": str(len(body)), **headers}.items():
                 self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # a client may read no further than it has to
+                self.end_headers()
+                self.wfile.write(body)
 
         do_POST = do_GET
 

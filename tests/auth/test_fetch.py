@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any
@@ -76,26 +76,18 @@ def test_a_form(site: Issuer) -> None:
     assert "/there" not in site.asked
 
 
-def test_it_takes_no_longer_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_takes_no_longer_than_its_time(site: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+
+    def slow(form: bytes) -> tuple[int, dict[str, str], bytes]:
+        assert release.wait(30)
+        return 200, {}, b"{}"
+
+    site.documents["/slow"] = slow
     monkeypatch.setattr("redstart.auth.fetch.SECONDS", 0.1)
-
-    async def test() -> None:
-        left = asyncio.Event()
-
-        async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read()
-            writer.close()
-            await writer.wait_closed()
-            left.set()
-
-        silent = await asyncio.start_server(never, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}/"
-        with pytest.raises(FetchError, match=r"did not answer within 0\.1 seconds|ReadTimeout"):
-            await Fetcher([url]).get(url)
-        await left.wait()
-        silent.close()
-
-    run(test())
+    with pytest.raises(FetchError, match=r"did not answer within 0\.1 seconds|Timeout"):
+        got(site, "/slow")
+    release.set()
 
 
 @pytest.mark.parametrize(

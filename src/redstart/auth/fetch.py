@@ -29,6 +29,11 @@ _PORTS: Final = {"https": 443, "http": 80}
 class FetchError(Exception):
     """A document cannot be had; the text says why, without the body of the answer."""
 
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+        """What the server has answered, if it has."""
+
 
 class Fetcher:
     """Gets documents. `trusted` are the URLs that the operator has configured, whose origins may be private."""
@@ -51,8 +56,8 @@ class Fetcher:
             raise FetchError(f"{shown(url)} did not answer within {SECONDS:g} seconds") from None
         raise FetchError(f"{shown(url)} redirects more than {MAX_REDIRECTS} times")
 
-    async def post(self, url: str, form: Mapping[str, str], headers: Mapping[str, str] = {}) -> JsonObject:
-        """The JSON object that answers a form. A redirect is not followed: the form may have secrets in it."""
+    async def post(self, url: str, form: Mapping[str, str] | bytes, headers: Mapping[str, str] = {}) -> JsonObject:
+        """The JSON object that answers a form, or JSON. A redirect is not followed: it may have secrets in it."""
         try:
             async with asyncio.timeout(SECONDS):
                 found = await self._request("POST", url, headers, form)
@@ -63,7 +68,7 @@ class Fetcher:
         return found
 
     async def _request(
-        self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
+        self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | bytes | None = None
     ) -> JsonObject | str:
         """The JSON object of an answer, or the URL that it redirects to."""
         import httpx2
@@ -74,18 +79,19 @@ class Fetcher:
         pinned = httpx2.URL(url).copy_with(host=str(address))
         sent = {**headers, "host": parts.netloc.rpartition("@")[2], "accept-encoding": "identity"}
         sent.setdefault("accept", "application/json")
+        body_kind = "content" if isinstance(form, bytes) else "data"
         secure = _tls() if parts.scheme == "https" else False
         try:
             async with (
                 httpx2.AsyncClient(verify=secure, trust_env=False, timeout=SECONDS) as client,
                 client.stream(
-                    method, pinned, headers=sent, data=form, extensions={"sni_hostname": host}, follow_redirects=False
+                    method, pinned, headers=sent, extensions={"sni_hostname": host}, **{body_kind: form}
                 ) as response,
             ):
                 if response.is_redirect:
                     return urljoin(url, str(response.headers["location"]))
                 if response.status_code != 200:
-                    raise FetchError(f"{shown(url)} answered {response.status_code}")
+                    raise FetchError(f"{shown(url)} answered {response.status_code}", response.status_code)
                 if response.headers.get("content-encoding", "identity") != "identity":
                     raise FetchError(f"{shown(url)} is compressed, although that was not asked for")
                 body = b""

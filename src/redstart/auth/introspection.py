@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 from urllib.parse import quote_plus
 
 from redstart.auth.checked import CheckedTokens
@@ -20,7 +20,45 @@ REMEMBER: Final = 60.0
 """Seconds for which an answer is remembered: so long may a token that was withdrawn be used."""
 
 
-class Introspection(TokenVerifier):
+class RemoteCheck(TokenVerifier):
+    """Asks a server about each token, and remembers its yes for a moment. `refusals` are statuses that mean no."""
+
+    refusals: ClassVar[tuple[int, ...]] = ()
+
+    def __init__(self, url: str, issuer: str, scopes: str | Iterable[str], remember: float = REMEMBER) -> None:
+        need_extra()
+        super().__init__(self._ask, authorization_servers=[checked_url("issuer", issuer)], scopes=scopes)
+        self.url = checked_url("url", url)
+        self.issuer = issuer
+        self.fetcher = Fetcher([url])
+        self._checked = CheckedTokens(remember)
+
+    def remembered(self, token: str) -> User | None:
+        return self._checked.get(token)
+
+    async def _ask(self, token: str) -> User | None:
+        try:
+            claims = await self.claims(token)
+        except FetchError as error:
+            if error.status in self.refusals:
+                return None
+            log.error("a token could not be checked: %s", error)
+            raise AuthError(503, AWAY) from None
+        user = self.user(claims)
+        if user is not None:
+            self._checked.put(token, user, claims.get("exp", time.time() + REMEMBER))
+        return user
+
+    async def claims(self, token: str) -> JsonObject:
+        """What the server says about a token."""
+        raise NotImplementedError
+
+    def user(self, claims: JsonObject) -> User | None:
+        """The user, if that means that the token is valid, and for this server."""
+        raise NotImplementedError
+
+
+class Introspection(RemoteCheck):
     """Lets in whose token the authorization server calls active, and meant for this server.
 
     >>> auth = Introspection(
@@ -45,42 +83,26 @@ class Introspection(TokenVerifier):
         scopes: str | Iterable[str] = (),
         remember: float = REMEMBER,
     ) -> None:
-        need_extra()
-        super().__init__(self._ask, authorization_servers=[checked_url("issuer", issuer)], scopes=scopes)
-        self._url = checked_url("url", url)
-        self._issuer = issuer
+        super().__init__(url, issuer, scopes, remember)
         self._audiences = {audience} if isinstance(audience, str) else set(audience)
         if not self._audiences or not all(self._audiences):
             raise ValueError("audience of Introspection must name this server: else a token for any other one would do")
         self._audience_claim = audience_claim
         self._scope_claims = tuple(scope_claims)
-        self._fetcher = Fetcher([url])
         self._headers = basic(client_id, client_secret)
-        self._checked = CheckedTokens(remember)
 
-    def remembered(self, token: str) -> User | None:
-        return self._checked.get(token)
-
-    async def _ask(self, token: str) -> User | None:
+    async def claims(self, token: str) -> JsonObject:
         form = {"token": token, "token_type_hint": "access_token"}
-        try:
-            claims = await self._fetcher.post(self._url, form, self._headers)
-        except FetchError as error:
-            log.error("a token could not be checked: %s", error)
-            raise AuthError(503, AWAY) from None
-        user = self._user(claims)
-        if user is not None:
-            self._checked.put(token, user, claims.get("exp", time.time() + REMEMBER))
-        return user
+        return await self.fetcher.post(self.url, form, self._headers)
 
-    def _user(self, claims: JsonObject) -> User | None:
+    def user(self, claims: JsonObject) -> User | None:
         if claims.get("active") is not True or not is_current(claims, LEEWAY):
             return None
-        if claims.get("iss", self._issuer) != self._issuer:
+        if claims.get("iss", self.issuer) != self.issuer:
             return None
         if not names_any(claims.get(self._audience_claim), self._audiences):
             return None
-        return user_of(claims, self._issuer, scopes_in(claims, self._scope_claims))
+        return user_of(claims, self.issuer, scopes_in(claims, self._scope_claims))
 
 
 def basic(user: str, password: str) -> Mapping[str, str]:
