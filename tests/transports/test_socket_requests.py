@@ -804,6 +804,33 @@ def test_large_bodies_that_are_not_complete_have_a_size_in_all(
     run(test())
 
 
+@pytest.mark.parametrize("goes", [False, True])
+def test_large_bodies_that_wait_for_their_turn_count_as_well(goes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MAX_UNFINISHED", 70_000)
+    monkeypatch.setattr(connection, "SMALL", 10_000)
+    large = POST + b"Content-Length: %d\r\n\r\n" % LIMIT + PING.ljust(LIMIT)
+
+    async def test() -> None:
+        async with served() as stage:
+            peers = []
+            for number in range(1, 4):
+                peers.append(await stage.connect())
+                peers[-1].writer.write(named(1, "wait") + large)
+                await until(lambda number=number: Connection.unfinished == number * LIMIT)  # type: ignore[misc]
+            other = await stage.connect()
+            other.writer.write(large[:-1000])
+            assert (await other.response())[0] == 503
+            stage.go.set()
+            for peer in peers:
+                if goes:
+                    peer.writer.transport.abort()
+                else:
+                    assert [(await peer.response())[0] for _ in range(2)] == [200, 200]
+            await until(lambda: Connection.unfinished == 0)
+
+    run(test(), seconds=10)
+
+
 # ---------------------------------------------------------------- who does not read
 
 

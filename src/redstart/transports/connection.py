@@ -36,7 +36,8 @@ SLICE: Final = 16 * 1024
 """The bytes that are parsed at a time: a request that is read before its turn takes more memory than its bytes."""
 SMALL: Final = 64 * 1024
 MAX_UNFINISHED: Final = 64 * 1024 * 1024
-"""The bytes of bodies that are not complete, of all connections together; small ones are always taken."""
+"""The bytes of bodies that are not complete or wait for their turn, of all connections together; small ones are always
+taken."""
 LEAST: Final = 64 * 1024
 """What a client must take of what waits for it within the write deadline, unless it takes all."""
 LARGE: Final = 256 * 1024
@@ -99,12 +100,13 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     heads_in_all = 0
     """How many heads are remembered by all connections together."""
     unfinished = 0
-    """The bytes of all bodies that are not complete."""
+    """The bytes of all bodies that are not complete, or wait for their turn."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._cycles: deque[Cycle] = deque()
         self._body: bytes | bytearray = b""
+        self._ahead = 0  # the bytes of the bodies of the requests that wait
         self._rest = b""  # what came in the packet of a request that waits, not parsed yet
         self._heads: dict[bytes, Head] = {}
         self._starting = False
@@ -227,7 +229,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         """Keep the head: clients send the same one again and again, and on this connection it is not parsed again."""
         packet, size = self._packet, len(self._packet) - head.length
         # Where the packet is the head and the bytes of the body, the head has said how many these are.
-        if head.length and size <= MAX_KNOWN and packet.find(b"\r\n\r\n") + 4 == size:
+        if 0 < head.length <= SMALL and size <= MAX_KNOWN and packet.find(b"\r\n\r\n") + 4 == size:
             if len(self._heads) >= MAX_HEADS:
                 self._forget_heads()
             if Connection.heads_in_all < MAX_HEADS_IN_ALL:
@@ -242,21 +244,20 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def _enqueue(self, head: Head, body: bytes) -> None:
         """A whole request: run it, or let it wait for the one before it."""
         self.reading = False
-        self.since = self.loop.time()
-        self._cycles.append(
-            Cycle(
-                head.scope,
-                head.headers,
-                self.limits,
-                _wire=self,
-                keep_alive=head.keep_alive,
-                _body=body,
-                _since=self.since,
-            )
+        now = self.since = self.loop.time()
+        cycle = Cycle(
+            head.scope, head.headers, self.limits, _wire=self, keep_alive=head.keep_alive, _body=body, _since=now
         )
+        self._cycles.append(cycle)
         self._run_next()
         if self._cycles:
+            self._ahead += len(body)
+            Connection.unfinished += len(body)
             self.flow.pause_reading()
+
+    def _forget_ahead(self) -> None:
+        Connection.unfinished -= self._ahead
+        self._ahead = 0
 
     def _running(self) -> bool:
         return self.cycle is not None
@@ -304,6 +305,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         return bool(self._cycles)
 
     def _start(self, cycle: Cycle) -> None:
+        if self._ahead and not self._cycles:
+            self._forget_ahead()
         self.cycle = cycle
         run = cycle.run(self.app)
         if _EAGER:
@@ -414,6 +417,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         if self.cycle is not None:
             self.cycle.lose()
         self._cycles.clear()
+        self._forget_ahead()
         self._rest = b""
         self._drop_body()
         self.flow.resume_writing()
