@@ -76,7 +76,7 @@ BUDGET: dict[str, int] = {
     "asking": 2010,  # what a task records of its dialogue
     "tasks": 995,
     "adopt": 738,
-    "server": 1870,  # what a task can do in its context; who runs tasks; `auth=`; what OpenTelemetry and Prometheus get
+    "server": 1878,  # what a task can do in its context; who runs tasks; `auth=`; what OpenTelemetry and Prometheus get
     "transports": 3853,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
     "auth": 558,
     "client": 1926,  # the bounds of what a server sends

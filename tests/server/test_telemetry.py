@@ -486,6 +486,25 @@ def test_the_duration_of_a_session_over_http() -> None:
     assert dict(point.attributes) == {"mcp.protocol.version": NOVEMBER, "network.transport": "tcp"}
 
 
+@pytest.mark.parametrize("part", ["begin", "end"])
+def test_a_call_is_answered_whatever_observes_it(part: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A sampler or a processor of the application may raise."""
+    server = traced(telemetry=False)
+
+    def end(outcome: object) -> None:
+        raise RuntimeError("end")
+
+    def begin(call: object) -> Any:
+        if part == "begin":
+            raise RuntimeError("begin")
+        return end
+
+    server.runtime.observe(begin)
+    result = ask(server, MODERN, "tools/call", name="add", arguments={"a": 1, "b": 2})
+    assert result["structuredContent"] == {"result": 3}
+    assert "what observes calls has failed" in caplog.text
+
+
 # ---------------------------------------------------------------- switching it on
 
 

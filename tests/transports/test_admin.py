@@ -16,6 +16,7 @@ import pytest
 from redstart import Client, ProtocolError, Server, ToolError
 from redstart.server.metrics import CallMetrics
 from support import DEADLINE, MODERN, NOVEMBER, Peer, free_port, modern, play, refused, run
+from tasks.clients import EXTENSION, started, until
 from tasks.processes import Http
 from transports.support import Child
 
@@ -214,6 +215,26 @@ def test_a_server_whose_tools_change_has_a_bounded_number_of_series() -> None:
     names = [sample for sample in metrics.figures() if sample.startswith("redstart_calls_total")]
     assert len(names) == 1001
     assert metrics.figures()['redstart_calls_total{method="tools/call",name="_other",outcome="ok"}'] == 100
+
+
+def test_the_runs_of_tasks_are_counted_apart() -> None:
+    server = Server("jobs")
+    metrics = CallMetrics(server.runtime.known_name)
+    server.runtime.observe(metrics.begin)
+
+    @server.tool(task="optional")
+    async def work() -> int:
+        return 1
+
+    async def script() -> None:
+        peer = await Peer(server, MODERN, capabilities=EXTENSION).open()
+        await until(peer, (await started(peer, "work"))["taskId"])
+        await peer.close()
+
+    run(script(), server)
+    figures = metrics.figures()
+    assert figures['redstart_calls_total{method="tools/call",name="work",outcome="ok"}'] == 1
+    assert figures['redstart_task_runs_total{name="work",outcome="ok"}'] == 1
 
 
 def test_a_label_is_escaped() -> None:

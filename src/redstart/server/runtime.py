@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from redstart.tasks.worker import Worker
 
 R = TypeVar("R")
+S = TypeVar("S")
 Observer: TypeAlias = "Callable[[Call], Callable[[Outcome], None]]"
 """Sees the beginning of each call, and returns what sees its end."""
 GRACE: Final = 1.0
@@ -332,7 +333,7 @@ class Runtime(Runner):
         self.answer = self._observed
 
     async def _observed(self, call: Call) -> bytes | None:
-        ends = [begin(call) for begin in self._observers]
+        ends = [_quietly(begin, call) for begin in self._observers]
         try:
             return await self._answer(call)
         except BaseException as error:  # it was cancelled
@@ -341,13 +342,14 @@ class Runtime(Runner):
         finally:
             outcome, call.outcome = call.outcome, None
             for end in reversed(ends):
-                end(outcome)
+                if end is not None:
+                    _quietly(end, outcome)
 
     def known_name(self, call: Call) -> str | None:
         """The name of the tool or prompt that is called, if there is one of that name."""
-        offered = self.description
-        items = {"tools/call": offered.tools.items, "prompts/get": offered.prompts.items}.get(call.method.name, {})
-        return call.name if call.name in items else None
+        if call.method.name == "tools/call":
+            return call.name if call.name in self.description.tools.items else None
+        return call.name if call.method.name == "prompts/get" and call.name in self.description.prompts.items else None
 
     # ------------------------------------------------------------ calls
 
@@ -473,6 +475,15 @@ class Runtime(Runner):
     def wait(self, work: Coroutine[Any, Any, R]) -> R:
         """Run `work` on the loop, from one of the pool's threads."""
         return self.pool.wait(work, self.loop)  # type: ignore[arg-type]
+
+
+def _quietly(see: Callable[[S], R], what: S) -> R | None:
+    """Observing must not fail a call, but what the application has plugged into OpenTelemetry may raise anything."""
+    try:
+        return see(what)
+    except Exception:
+        log.exception("what observes calls has failed; the call goes on")
+        return None
 
 
 def _unsendable(text: str) -> ToolResult:
