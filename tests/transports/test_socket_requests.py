@@ -330,6 +330,7 @@ def test_requests(what: str, loop: Any) -> None:
 
 def test_only_some_small_heads_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MAX_HEADS_IN_ALL", connection.MAX_HEADS + 2)
+    monkeypatch.setattr(connection, "SMALL", 10_000)
     heads = [POST + b"X-N: %d\r\n" % n for n in range(connection.MAX_HEADS)]
 
     async def test() -> None:
@@ -342,6 +343,7 @@ def test_only_some_small_heads_are_remembered(monkeypatch: pytest.MonkeyPatch) -
             assert Connection.heads_in_all == connection.MAX_HEADS + 2
             for packet in (
                 POST + b"X: " + b"x" * 3000 + b"\r\n" + SIZE + b"\r\n" + PING,
+                POST + b"Content-Length: 12000\r\n\r\n" + PING.ljust(12_000),
                 CHUNKED + chunk(PING) + b"0\r\n\r\n",
                 b"GET /look HTTP/1.1\r\n" + HEAD + b"\r\n",
             ):
