@@ -143,6 +143,7 @@ def test_good_tokens(issuer: Issuer, make: Callable[[Issuer], str]) -> None:
     assert isinstance(user, User)
 
 
+@pytest.mark.requirement("T107")
 @pytest.mark.parametrize("make", BAD.values(), ids=BAD)
 def test_bad_tokens(issuer: Issuer, make: Callable[[Issuer], str]) -> None:
     token = make(issuer)
@@ -165,6 +166,7 @@ def test_the_claim_of_the_audience_can_be_another_one(issuer: Issuer) -> None:
 # ---------------------------------------------------------------- the keys
 
 
+@pytest.mark.requirement("T107")
 def test_a_new_key_is_found_and_unknown_ones_do_not_make_us_ask_again(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +275,7 @@ def test_metadata_that_is_not_to_be_used(issuer: Issuer, document: Any) -> None:
     assert user_of(verifier(issuer), issuer.token()) == [503]
 
 
+@pytest.mark.requirement("T107")
 def test_keys_that_cannot_sign_are_left_out(issuer: Issuer) -> None:
     for_encryption = RSAKey.generate_key(2048, parameters={"kid": "two", "use": "enc"})
     jwks = issuer.jwks()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 
 from redstart import Client, Complete, Context, Server, User
-from redstart.auth import TokenVerifier
+from redstart.auth import BearerTokens, TokenVerifier
 from redstart.client.errors import RequestError
 from support import ERAS, run
 from transports.support import Child, Http
@@ -88,6 +89,7 @@ def test_lists_have_what_a_token_allows(era: str) -> None:
     run(test())
 
 
+@pytest.mark.requirement("T108")
 @pytest.mark.parametrize("era", ERAS)
 def test_calls_need_the_scopes(era: str) -> None:
     async def test() -> None:
@@ -166,6 +168,32 @@ def test_a_session_is_told_too_and_a_batch_as_a_whole_is_not_refused() -> None:
     run(test())
 
 
+@pytest.mark.requirement("T108")
+def test_the_users_of_requests_that_run_at_once_stay_apart() -> None:
+    tokens = {f"t{number}": User(f"user {number}", scopes="even" if number % 2 == 0 else "odd") for number in range(40)}
+    server = Server("many", auth=BearerTokens(tokens))
+    arrived: list[str] = []
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        arrived.append(ctx.user.subject)
+        while len(arrived) < 40:  # all of them are in the handler at once
+            await asyncio.sleep(0)
+        return f"{ctx.user.subject} {' '.join(ctx.user.scopes)}"
+
+    async def test() -> None:
+        http, call = Http(server.asgi()), {"name": "who", "arguments": {}}
+        asked = [
+            http.start_modern(0, "tools/call", call, headers={"authorization": f"Bearer t{number}"})
+            for number in range(40)
+        ]
+        for number, response in enumerate(asked):
+            said = (await response.done()).json()["result"]["content"][0]["text"]
+            assert said == f"user {number} {'odd' if number % 2 else 'even'}"
+
+    run(test())
+
+
 def test_without_auth_nobody_has_a_scope() -> None:
     async def test() -> None:
         refused = await Http(notes().asgi()).modern(1, "tools/call", {"name": "write", "arguments": {}})
@@ -190,6 +218,7 @@ server.run()
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write","arguments":{},"_meta":%b}}'
 
 
+@pytest.mark.requirement("T109")
 @pytest.mark.parametrize("scopes", [None, "write"])
 def test_on_stdio_the_local_user_has_the_scopes_that_the_operator_gives(scopes: str | None, tmp_path: Any) -> None:
     script = tmp_path / "local.py"

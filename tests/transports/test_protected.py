@@ -33,6 +33,7 @@ def fields(challenge: str) -> dict[str, str]:
 METADATA = f"http://localhost:8000{WELL_KNOWN}/mcp"
 
 
+@pytest.mark.requirement("T106")
 @pytest.mark.parametrize(
     ("headers", "query", "status", "said"),
     [
@@ -70,6 +71,7 @@ def test_a_good_token_is_let_in_without_a_challenge() -> None:
     run(test())
 
 
+@pytest.mark.requirement("T106")
 @pytest.mark.parametrize("path", [WELL_KNOWN, WELL_KNOWN + "/mcp", WELL_KNOWN + "/mcp/"])
 def test_the_metadata_is_public(path: str) -> None:
     async def test() -> None:

@@ -18,7 +18,7 @@ class BearerTokens(TokenVerifier):
     """
 
     def __init__(self, tokens: Mapping[str, User | str], *, scopes: str | Iterable[str] = ()) -> None:
-        super().__init__(self._find, scopes=scopes)
+        super().__init__(self._refuse, scopes=scopes)
         self._key = secrets.token_bytes(32)
         self._users: dict[bytes, tuple[bytes, User]] = {}
         for token, user in dict(tokens).items():
@@ -30,8 +30,11 @@ class BearerTokens(TokenVerifier):
     def _digest(self, token: str) -> bytes:
         return blake2b(token.encode(), key=self._key).digest()
 
-    async def _find(self, token: str) -> User | None:
+    def remembered(self, token: str) -> User | None:
         # The key of the hash is secret, so the time of the look-up says nothing about the tokens that are known.
         digest = self._digest(token)
         known, user = self._users.get(digest, (b"", None))
         return user if compare_digest(known, digest) else None
+
+    async def _refuse(self, token: str) -> None:
+        """A token that is not in the table is not valid."""
