@@ -55,7 +55,7 @@ RANGES = (
     Range("facts: rounds of input", "T88", 93, "asking", True),
     Range("facts: HTTP", "T94", 100, "applications", True),
     Range("facts: subscriptions", "T101", 105, "applications", True),
-    Range("facts: authorization", "T106", 109, "authorization", False),
+    Range("facts: authorization", "T106", 109, "authorization", True),
     Range("facts: directory", "T110", 110, "applications", True),
 )
 
