@@ -44,6 +44,7 @@ CORE = (
     "asking",
     "tasks",
     "adopt",
+    "observe",
     "server",
     "transports",
 )
@@ -76,7 +77,8 @@ BUDGET: dict[str, int] = {
     "asking": 2010,  # what a task records of its dialogue
     "tasks": 995,
     "adopt": 738,
-    "server": 1878,  # what a task can do in its context; who runs tasks; `auth=`; what OpenTelemetry and Prometheus get
+    "observe": 256,
+    "server": 1622,  # what a task can do in its context; who runs tasks; `auth=`; who observes calls
     "transports": 3853,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
     "auth": 558,
     "client": 1926,  # the bounds of what a server sends

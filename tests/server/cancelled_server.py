@@ -92,6 +92,6 @@ def held() -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        server.run("http", port=int(sys.argv[1]))
+        server.run("http", port=int(sys.argv[1]), max_calls_per_caller=4096)
     else:
         server.run()

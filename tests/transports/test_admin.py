@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from redstart import Client, ProtocolError, Server, ToolError
-from redstart.server.metrics import CallMetrics
+from redstart.observe.metrics import CallMetrics
 from support import DEADLINE, MODERN, NOVEMBER, Peer, free_port, modern, play, refused, run
 from tasks.clients import EXTENSION, started, until
 from tasks.processes import Http

@@ -813,7 +813,7 @@ def test_while_the_store_is_away_requests_are_put_off_and_all_goes_on_when_it_is
 
 
 def test_nothing_is_kept_of_sessions_that_have_ended(tmp_path: Path) -> None:
-    kinds = (SharedSession, asyncio.Event, asyncio.Future, set)
+    kinds = (SharedSession, asyncio.Event, asyncio.Future)
 
     def counted() -> Counter[str]:
         gc.collect()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
-from redstart.server.metrics import Figures, added, counters
+from redstart.observe.metrics import Figures, added, counters
 from redstart.transports.admin import ask_figures, bind_admin, serving_figures
 from redstart.transports.listen import bind
 from redstart.transports.loop import on_signals

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from redstart.features.prompts import CompiledPrompt
     from redstart.features.replica import Replica
     from redstart.features.resources import CompiledResource, Resources
+    from redstart.observe.metrics import Outcome
+    from redstart.observe.telemetry import Telemetry
     from redstart.server.authenticate import Authenticator
-    from redstart.server.metrics import Outcome
     from redstart.server.middleware import Handler
-    from redstart.server.telemetry import Telemetry
     from redstart.store.shared import SharedState
     from redstart.tasks.service import Tasks
     from redstart.tasks.worker import Worker
@@ -322,7 +322,7 @@ class Runtime(Runner):
     # ------------------------------------------------------------ observing
 
     def _trace(self) -> None:
-        from redstart.server.telemetry import Telemetry
+        from redstart.observe.telemetry import Telemetry
 
         self.telemetry = Telemetry(self.known_name, content=self.options["telemetry"] == "content")
         self.observe(self.telemetry.begin)

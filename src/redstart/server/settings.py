@@ -106,7 +106,7 @@ def telemetry(label: str, value: object) -> bool | Literal["content"]:
         wrong(label, 'True, False or "content"', value)
     if value:
         try:
-            import redstart.server.telemetry  # noqa: F401
+            import redstart.observe.telemetry  # noqa: F401
         except ModuleNotFoundError as error:
             raise ValueError(f'{label} needs the package {error.name}: pip install "redstart[otel]"') from None
     return "content" if value == "content" else bool(value)

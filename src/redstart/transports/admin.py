@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from redstart.server.metrics import CallMetrics, Figures, read, written
+from redstart.observe.metrics import CallMetrics, Figures, read, written
 from redstart.transports.guard import LOOPBACK, Guard
 from redstart.transports.listen import bind
 from redstart.transports.request import Rejection

@@ -19,8 +19,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from redstart.observe.metrics import BUCKETS, Outcome, error_of, is_task_run
 from redstart.protocol.call import Call
-from redstart.server.metrics import BUCKETS, Outcome, error_of, is_task_run
 from redstart.wire.jsonrpc import ProtocolError, encode
 from redstart.wire.types import InputRequired, ToolResult
 
