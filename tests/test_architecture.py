@@ -79,7 +79,7 @@ BUDGET: dict[str, int] = {
     "adopt": 738,
     "observe": 256,
     "server": 1622,  # what a task can do in its context; who runs tasks; `auth=`; who observes calls
-    "transports": 3853,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
+    "transports": 3860,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
     "auth": 558,
     "client": 1926,  # the bounds of what a server sends
     "testing": 52,

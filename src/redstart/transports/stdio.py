@@ -154,14 +154,19 @@ class StdioPeer(asyncio.Protocol):
             self.channel.reader = _BlockingReader(self, file, self._loop)
             await self._ended
             return
+        self._source = source
         pipe = os.fdopen(source, "rb", buffering=0)
         transport, _ = await self._loop.connect_read_pipe(lambda: self, pipe)
-        self.channel.reader = _Watched(self, transport, source)
         try:
             await self._ended
         finally:
-            self.channel.reader.resume_reading()
+            if self.channel.reader is not None:
+                self.channel.reader.resume_reading()
             transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Before the first bytes: they may ask for more than a client that does not read is given.
+        self.channel.reader = _Watched(self, cast(asyncio.ReadTransport, transport), self._source)
 
     def feed(self, data: bytes) -> None:
         """Bytes from the peer; what they lead to goes out in one write where it can."""
