@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable
@@ -214,6 +215,29 @@ def test_a_closed_pool_ends_what_its_threads_wait_for(loop_closed: bool) -> None
     pool.close()
     first = asyncio.CancelledError if loop_closed else concurrent.futures.CancelledError  # `asyncio.run` ends all tasks
     assert [seen.get(timeout=20) for _ in range(2)] == [first, concurrent.futures.CancelledError]
+
+
+def test_what_a_thread_waits_for_is_closed_with_the_loop_that_did_not_begin_it() -> None:
+    pool, loop = Pool(1), asyncio.new_event_loop()
+    work, ended = asyncio.sleep(20), threading.Event()
+
+    def waits() -> None:
+        try:
+            pool.wait(work, loop)
+        finally:
+            ended.set()
+
+    async def script() -> None:
+        pool.run(waits, {})
+
+    loop.run_until_complete(script())
+    while not asyncio.all_tasks(loop):  # until there is a task, whose first step is for the next turn
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    loop.close()
+    pool.close()
+    assert ended.wait(20)
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
 
 
 def test_what_comes_after_a_job_is_called_even_if_nobody_waits() -> None:

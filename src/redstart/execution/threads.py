@@ -307,7 +307,7 @@ class Pool:
         try:
             return wait.outcome.result()
         finally:
-            if wait.task is None:  # it has never begun
+            if wait.task is None or crew.loop.is_closed():  # it has never begun, or never ends by itself
                 crew.waits.discard(wait)
                 work.close()
 
