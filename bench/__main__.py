@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from bench import asking, build, machine, probes, startup, tasks
+from bench import asking, build, inspecting, machine, probes, startup, tasks
 from bench.bars import judge
 from bench.chart import svg
 from bench.drive import Run, RunFailed, Timing, drive
@@ -27,7 +27,7 @@ from bench.targets import TARGETS
 COLD_START = Setup("cold-start", "stdio", HANDSHAKE, (), ALL)
 RESULTS = Path(__file__).parent / "results"
 NAMES = [setup.name for setup in (*SPEED, *SCALE, *MEMORY, COLD_START)]
-NAMES += ["import", "startup", "registration", "asking", "tasks", "soak"]
+NAMES += ["import", "startup", "registration", "jwt", "asking", "inspector", "tasks", "soak"]
 
 
 def _arguments() -> argparse.Namespace:
@@ -88,10 +88,13 @@ class Bench:
             self.measure(COLD_START, number)
         self.probe("import", probes.IMPORTS, probes.import_cpu_ms, 3 if self.quick else 7)
         self.probe("registration", probes.REGISTRATION_TARGETS, probes.registration_cpu_ms, 1 if self.quick else 3)
+        self.probe("jwt", ("redstart",), probes.jwt_cpu_us, 1 if self.quick else 3, "µs")
         if "redstart" not in self.arguments.without and "startup" in (self.arguments.only or ("startup",)):
             self.count_imports(3 if self.quick else startup.ROUNDS)
         if "redstart" not in self.arguments.without and "asking" in (self.arguments.only or ("asking",)):
             self.ask(1 if self.quick else 5)
+        if "redstart" not in self.arguments.without and "inspector" in (self.arguments.only or ("inspector",)):
+            self.inspect(3 if self.quick else 12)
         if "redstart" not in self.arguments.without and "tasks" in (self.arguments.only or ("tasks",)):
             self.run_tasks(1 if self.quick else 5)
         self.results.facts |= {
@@ -128,7 +131,9 @@ class Bench:
             pace = "void" if record["void"] else f"{record['rate']:10,.0f}/s {record['server_cpu_us']:9.1f} µs CPU"
             print(f"round {number + 1:2} {leg:18} {name:17} {pace}  {record['rss_mib']:6.1f} MiB", flush=True)
 
-    def probe(self, what: str, names: Iterable[str], measure: Callable[[str], float], repetitions: int) -> None:
+    def probe(
+        self, what: str, names: Iterable[str], measure: Callable[[str], float], repetitions: int, unit: str = "ms"
+    ) -> None:
         if self.arguments.only and what not in self.arguments.only:
             return
         names = self.targets(names)
@@ -140,7 +145,7 @@ class Bench:
                     self.failed(what, name, error)
                     continue
                 self.results.add_number(what, name, value)
-                print(f"round {number + 1:2} {what:18} {name:17} {value:9.1f} ms CPU", flush=True)
+                print(f"round {number + 1:2} {what:18} {name:17} {value:9.1f} {unit} CPU", flush=True)
 
     def count_imports(self, rounds: int) -> None:
         """What a hello server imports, and our share of its start."""
@@ -167,6 +172,18 @@ class Bench:
                 for name, value in zip(("plain call", "round"), found, strict=True):
                     self.results.add_number(f"asking-{transport}", name, value)
                     print(f"round {number + 1:2} asking-{transport:11} {name:17} {value:9.1f} µs CPU", flush=True)
+
+    def inspect(self, slices: int) -> None:
+        """What a call costs with the inspector, beside the same without it."""
+        try:
+            pairs = inspecting.counted(inspecting.measure(slices))
+        except (inspecting.WrongAnswer, OSError) as error:
+            self.failed("inspector", "redstart", error)
+            return
+        for pair in pairs:
+            for name, one in pair.items():
+                self.results.add_number("inspector", name, one.cpu_us)
+                print(f"inspector {name:17} {one.rate:10,.0f}/s {one.cpu_us:9.1f} µs CPU", flush=True)
 
     def run_tasks(self, rounds: int) -> None:
         """Round trips of tasks on each store, and `tasks/get` beside busy ones."""

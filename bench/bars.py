@@ -70,6 +70,22 @@ def _asking(transport: str, title: str) -> Bar:
     return Bar(text, typical, 2, most=True, beside=least, beside_name="least disturbed rounds")
 
 
+def _inspector() -> Bar:
+    """Judged by the least disturbed slice of each; the median of the ratios of neighbours beside it."""
+
+    def least(results: Results) -> float:
+        if "inspector" not in results.numbers:
+            raise NoData
+        return min(results.numbers["inspector"]["inspected"]) / min(results.numbers["inspector"]["plain"])
+
+    def typical(results: Results) -> float:
+        found = results.numbers["inspector"]
+        return median(ours / plain for plain, ours in zip(found["plain"], found["inspected"], strict=True))
+
+    text = "CPU of a call over HTTP at 5,000 a second, with the inspector read over without (least disturbed slices)"
+    return Bar(text, least, 1.1, most=True, beside=typical, beside_name="median of neighbours")
+
+
 def _highest_rss(transport: str) -> Read:
     def read(results: Results) -> float:
         if results.least(f"memory-{transport}", "redstart", "requests") < 100_000:
@@ -93,6 +109,10 @@ def _scale(transport: str, title: str) -> Bar:
 
     text = f"CPU of a call {title}, 1,000 tools over one (least disturbed rounds)"
     return Bar(text, least, 1.1, most=True, beside=typical, beside_name="medians")
+
+
+def _least_cpu(leg: str) -> Read:
+    return lambda results: results.least(leg, "redstart", "server_cpu_us")
 
 
 def _growth(results: Results) -> float:
@@ -131,7 +151,9 @@ BARS = (
     _faster("stdio, one at a time, over mcp (uvloop)", 5, "stdio-1", "mcp"),
     _faster("stdio, one at a time, over mcp (plain asyncio)", 4, "stdio-1", "mcp", "redstart-asyncio"),
     _faster("stdio, sync tool, 64 in flight, over mcp", 8, "stdio-sync-64", "mcp"),
-    _faster("HTTP 2026-07-28, 32 connections, over mcp", 10, "http-32", "mcp"),
+    _faster("HTTP 2026-07-28, 32 connections, all defaults on, over mcp", 11, "http-32", "mcp"),
+    Bar("the same: CPU of a request (least disturbed round)", _least_cpu("http-32"), 30, most=True, unit="µs"),
+    Bar("CPU of a JWT check that is remembered", _number("jwt"), 10, most=True, unit="µs"),
     _faster("HTTP 2026-07-28, 32 connections, over TypeScript", 5, "http-32", "typescript"),
     _faster("HTTP 2025-11-25 with a session, over mcp (JSON replies)", 8, "http-session-32", "mcp"),
     _faster("HTTP 2025-11-25 with a session, over mcp (its default SSE)", 8, "http-session-32", "mcp-sse"),
@@ -144,6 +166,7 @@ BARS = (
     Bar("memory over HTTP, after start and 100,000 calls", _highest_rss("http"), 45, most=True, unit="MiB"),
     _scale("stdio", "on stdio"),
     _scale("http", "over HTTP"),
+    _inspector(),
     _asking("stdio", "on stdio, 32 in flight"),
     _asking("http", "over HTTP, 32 connections"),
     *_task("sqlite", 15),

@@ -23,6 +23,7 @@ MODERN = "2026-07-28"
 META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
 SECONDS = 120.0
 BLOCKS = 3
+MOST = 20  # KiB of memory for a listener
 BURST = 500  # how many connections are being opened at once
 
 
@@ -153,19 +154,20 @@ class Process:
             print(errors.decode(errors="replace")[-2000:], file=sys.stderr)
 
 
-def many(count: int) -> None:
-    """A change on a server with many listeners."""
+def many(count: int) -> int:
+    """A change on a server with many listeners; 1 if one of them costs too much memory."""
     with Process("notes://one") as server:
         before = resident(server.process.pid)
         listeners = Listeners(server.port, "notes://one")
         opened = listeners.open(count)
         held = (resident(server.process.pid) - before) / count
-        print(f"{count:,} listeners opened in {opened:.2f} s, {held / 1024:.1f} KiB of server memory each")
+        print(f"{count:,} listeners opened in {opened:.2f} s, {held / 1024:.1f} KiB of server memory each (≤ {MOST})")
         for number in range(5):
             times = listeners.change()
             p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
             print(f"change {number + 1}: p50 {p50:.3f} s, p99 {p99:.3f} s, all after {times[-1]:.3f} s")
         listeners.close()
+    return int(held / 1024 > MOST)
 
 
 def stalled(count: int, rounds: int) -> None:
@@ -209,7 +211,7 @@ def _end_of(sleeper: socket.socket) -> str:
     return f"{size:,} bytes, then closed"
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.listeners", description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=0, help="how many listeners (default 10,000; 100 if --stalled)")
     parser.add_argument("--stalled", action="store_true", help="one of them never reads")
@@ -223,8 +225,9 @@ def main() -> None:
     elif arguments.stalled:
         stalled(arguments.count or 100, arguments.rounds)
     else:
-        many(arguments.count or 10_000)
+        return many(arguments.count or 10_000)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,9 +1,10 @@
-"""What needs no load: the CPU of an import, and of registering many tools, each in a fresh process."""
+"""What needs no load: the CPU of an import, of registering many tools, of a check of a token, in a fresh process."""
 
 import json
 import subprocess
 import sys
 
+from bench import build
 from bench.targets import TARGETS
 
 IMPORTS = {
@@ -33,6 +34,16 @@ def import_cpu_ms(name: str) -> float:
     if done.returncode:
         raise ProbeFailed(f"`{IMPORTS[name]}` failed: {done.stderr[-500:]}")
     return float(done.stdout) * 1e3
+
+
+def jwt_cpu_us(name: str) -> float:
+    """CPU of checking a JWT that was checked a moment ago."""
+    target = TARGETS[name]
+    command = [sys.executable, str(build.SERVERS / "jwt_check.py")]
+    done = subprocess.run(command, env=target.full_environment(), capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise ProbeFailed(f"the check of a JWT failed: {done.stderr[-500:]}")
+    return json.loads(done.stdout)["cached_us"]
 
 
 def registration_cpu_ms(name: str) -> float:

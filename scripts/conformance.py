@@ -1,9 +1,11 @@
-"""Run the official MCP conformance suite against our fixture server: `make conformance`.
+"""Run the official MCP conformance suite against our fixture server and our client: `make conformance`.
 
-npm installs the pinned suites of tests/conformance/ into `.node/`, the fixture server starts on a free
-loopback port, and every leg runs: four revisions and the extensions with suite 0.2, then suite 0.1.16. What
-still fails stands in tests/conformance/expected-failures.toml. The run fails on any other failure, on a
-warning or a skipped check that is not listed, and on a listed scenario that passes.
+npm installs the pinned suites of tests/conformance/ into `.node/`, the fixture server starts on a free loopback port,
+and every leg runs: four revisions and the extensions with suite 0.2, then suite 0.1.16, then the test of an
+authorization server, which is an `OAuthProxy` in front of npm's oidc-provider. In the legs of the client the suite is
+the server, and starts tests/conformance/client.py once per scenario. What still fails stands in
+tests/conformance/expected-failures.toml. The run fails on any other failure, on a warning or a skipped check that is
+not listed, and on a listed scenario that passes.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ CACHE = ROOT / ".node"
 NODE_NEEDED = 22
 START_SECONDS = 30.0
 LEG_SECONDS = 300.0
+CLIENT = f"{sys.executable} {PINS / 'client.py'}"
 # Suite 0.2 adds this check to every scenario, also to those that checked nothing else.
 EVERYWHERE = "wire-schema-valid"
 OUTCOMES = {"FAILURE": "failed", "WARNING": "warned", "SKIPPED": "skipped"}  # the worst first
@@ -44,6 +47,7 @@ class Leg:
     suite: str
     revision: str | None = None
     extensions: bool = False  # an extension that we do not declare may be skipped
+    role: str = "server"  # what is tested
 
 
 LEGS = (
@@ -53,6 +57,12 @@ LEGS = (
     Leg("2026-07-28", "conformance-0.2", "2026-07-28"),
     Leg("extensions", "conformance-0.2", extensions=True),
     Leg("0.1.16", "conformance-0.1"),
+    Leg("authorization", "conformance-0.2", role="authorization"),
+    Leg("client 2025-03-26", "conformance-0.2", "2025-03-26", role="client"),
+    Leg("client 2025-06-18", "conformance-0.2", "2025-06-18", role="client"),
+    Leg("client 2025-11-25", "conformance-0.2", "2025-11-25", role="client"),
+    Leg("client 2026-07-28", "conformance-0.2", "2026-07-28", role="client"),
+    Leg("client extensions", "conformance-0.2", extensions=True, role="client"),
 )
 
 
@@ -234,7 +244,7 @@ class Suite:
 
     def scenarios(self, leg: Leg) -> list[str]:
         """The names that the suite itself lists for this leg."""
-        text = self.run(leg, ["list", "--server", *revision_flag(leg)])
+        text = self.run(leg, ["list", f"--{leg.role}", *revision_flag(leg)])
         rows = re.findall(r"^  - (\S+)(?: \[(\S+)\])?$", text, re.MULTILINE)
         names = [name for name, revisions in rows if (revisions == "extension") == leg.extensions]
         if not names:
@@ -243,29 +253,49 @@ class Suite:
 
     def results(self, leg: Leg, names: list[str], whole: bool) -> Iterator[Result]:
         """Run the leg in one process, or scenario by scenario where only some are wanted."""
-        folder = CACHE / "results" / leg.name
+        folder = CACHE / "results" / leg.name.replace(" ", "-")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        common = ["server", "--url", self.url, "--output-dir", str(folder), *revision_flag(leg)]
-        # The suite has no switch for "the extensions only", so these too run one by one.
-        batches = [names] if whole and not leg.extensions else [[name] for name in names]
+        if leg.role == "authorization":  # the second scenario needs what the first one has found, so they run together
+            yield from self.authorization(leg, folder, names)
+            return
+        tested = ["client", "--command", CLIENT] if leg.role == "client" else ["server", "--url", self.url]
+        common = [*tested, "--output-dir", str(folder), *revision_flag(leg)]
+        # The suite has no switch for "the extensions only", so these too run one by one. Of clients it would start all
+        # at the same time.
+        batches = [names] if whole and not leg.extensions and leg.role == "server" else [[name] for name in names]
         for batch in batches:
             what = ["--suite", "all"] if batch is names else ["--scenario", batch[0]]
             output = self.run(leg, [*common, *what])
             with (folder / "suite.log").open("a") as log:
                 log.write(output)
             for name in batch:
-                yield read_result(folder, name, output)
+                result = read_result(folder, name, output, "" if leg.role == "client" else "server-")
+                if leg.role == "client" and result.outcome == "passed" and "OVERALL: PASSED" not in output:
+                    result = Result(name, "failed", result.checks, tuple(output.splitlines()[-5:]))
+                yield result
+
+    def authorization(self, leg: Leg, folder: Path, names: list[str]) -> Iterator[Result]:
+        """Test an authorization server of ours, which this starts."""
+        sys.path.insert(0, str(ROOT / "tests"))
+        from auth.conformance import run_suite
+
+        program = str(self.packages / leg.suite / "dist" / "index.js")
+        output = run_suite([self.node, program, "authorization", "--output-dir", str(folder)])
+        (folder / "suite.log").write_text(output)
+        for name in names:
+            yield read_result(folder, name, output, "authorization-server-")
 
 
 def revision_flag(leg: Leg) -> list[str]:
     return ["--spec-version", leg.revision] if leg.revision else []
 
 
-def read_result(folder: Path, scenario: str, output: str) -> Result:
+def read_result(folder: Path, scenario: str, output: str, before: str = "server-") -> Result:
     """Judge the checks.json that the suite left behind; a scenario that crashed leaves none."""
-    stamped = re.compile(rf"server-{re.escape(scenario)}-\d{{4}}-\d\d-\d\dT[\d-]+Z")
-    written = [path for path in sorted(folder.glob("*/checks.json")) if stamped.fullmatch(path.parent.name)]
+    stamped = re.compile(rf"{before}{re.escape(scenario)}-\d{{4}}-\d\d-\d\dT[\d-]+Z")
+    found = sorted(folder.glob("**/checks.json"))
+    written = [path for path in found if stamped.fullmatch(path.parent.relative_to(folder).as_posix())]
     if not written:
         said = [line for line in output.splitlines() if scenario in line]
         return Result(scenario, "failed", 0, ("the suite left no result", *said[-3:]))
@@ -313,10 +343,10 @@ def verdict(leg: Leg, result: Result, expected: Expected | None) -> tuple[str, s
 def report(leg: Leg, result: Result, expected: Expected | None, verbose: bool) -> str:
     """Print one scenario's line (leg, name, verdict, number of checks, note) and return the verdict."""
     word, note = verdict(leg, result, expected)
-    print(f"{leg.name:<10}  {result.scenario:<46} {word:<8} {result.checks:>3}  {note}".rstrip(), flush=True)
+    print(f"{leg.name:<13}  {result.scenario:<46} {word:<8} {result.checks:>3}  {note}".rstrip(), flush=True)
     if word == "failed" or (verbose and word != "passed"):
         for reason in result.reasons:
-            print(f"{'':<12}- {reason}", flush=True)
+            print(f"{'':<19}- {reason}", flush=True)
     return word
 
 
@@ -329,7 +359,7 @@ def run_leg(leg: Leg, suite: Suite, options: argparse.Namespace, listed: Listed)
     )
     for entry in listed.values():
         if entry.leg == leg.name and entry.scenario not in names:
-            print(f"{leg.name:<10}  {entry.scenario:<46} failed   listed, but the suite has no such scenario")
+            print(f"{leg.name:<13}  {entry.scenario:<46} failed   listed, but the suite has no such scenario")
             tally["failed"] += 1
     return tally
 
@@ -360,10 +390,13 @@ def run(options: argparse.Namespace) -> Counter[str]:
         raise Stop(f"Nothing answers at {options.url}.")
     node, packages = find_node(), install("suites")
     tally: Counter[str] = Counter()
-    with served(options) as url:
-        for leg in LEGS:
-            if not options.leg or leg.name in options.leg:
-                tally += run_leg(leg, Suite(node, packages, url), options, listed)
+    # A client and an authorization server are always ones of ours, and know nothing of replicas.
+    only_server = bool(options.url or options.replicas)
+    legs = [leg for leg in LEGS if leg.role == "server" or not only_server]
+    legs = [leg for leg in legs if not options.leg or leg.name in options.leg]
+    with served(options) if any(leg.role == "server" for leg in legs) else contextlib.nullcontext("") as url:
+        for leg in legs:
+            tally += run_leg(leg, Suite(node, packages, url), options, listed)
     if not tally:
         raise Stop("No scenario of that name in these legs.")
     return tally

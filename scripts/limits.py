@@ -82,7 +82,7 @@ ROWS: list[tuple[str, str, str]] = [
     ),
     ("sessions that are in use", "{count:max_sessions}, the longest idle one goes first", "max_sessions"),
     ("sessions of one caller", "{part:sessions.SHARE} of them", ""),
-    ("a session that is not used", "{time:session_idle}", "session_idle"),
+    ("a session whose client is away", "{time:session_idle}, then its calls end too", "session_idle"),
     (
         "events that are kept for clients that come back",
         "{size:max_kept_bytes}, and {part:stream.KEPT_SHARE} of that for one session",
@@ -94,7 +94,7 @@ ROWS: list[tuple[str, str, str]] = [
         "",
     ),
     ("calls that have yet to end when the server stops", "{time:drain}, then they end with an error", "drain"),
-    ("`auth=` for one request", "{time:server.authenticate.SECONDS}, else 503", ""),
+    ("`auth=` for one request", "{time:access.authenticator.SECONDS}, else 503", ""),
     (
         "URIs that one session subscribes to, or one `subscriptions/listen` names",
         "{count:features.subscriptions.MAX_URIS}, and {chars:features.subscriptions.MAX_SUBSCRIBED} characters in all",

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import gc
+import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import tap
 
 tap.install()
+# The same examples in each run, on a busy machine too; --hypothesis-profile=default looks for others.
+settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("same")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a run in the background: what it starts would ignore Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What the test files have imported stays: no collection of garbage need look at it again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

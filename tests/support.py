@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
+import fcntl
 import json
+import random
 import shutil
 import socket
 import subprocess
@@ -93,6 +96,28 @@ async def until(condition: Callable[[], bool]) -> None:
     """Let the loop run until `condition` holds; a bounded wait, because `run` is."""
     while not condition():
         await asyncio.sleep(0.001)  # for what another thread or process does there is no event
+
+
+class LeapingLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock can be put forward, for `run(…, loop=LeapingLoop)` and `leap`."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+async def leap(seconds: float) -> None:
+    """Let so many seconds of the loop's clock pass at once: what was due in them is done now.
+
+    A limit of time in a test can so be as long as a busy machine may need, and is exceeded without waiting for it.
+    """
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, LeapingLoop)
+    passed = asyncio.create_task(asyncio.sleep(seconds))
+    await asyncio.sleep(0)
+    loop.ahead += seconds
+    await passed
 
 
 # ---------------------------------------------------------------- clients in memory
@@ -290,19 +315,23 @@ _held: list[socket.socket] = []
 def free_port() -> int:
     """A port for a server of this test run alone, also between the end of one server and the start of the next.
 
-    On Linux a socket that is bound but does not listen keeps others from getting the same number, as a port or as the
-    near end of a connection, and lets a server have it that sets SO_REUSEADDR, as all do. It is held until the end.
+    On Linux a socket that is bound but does not listen keeps others from getting the same number, and lets a server
+    have it that sets SO_REUSEADDR, as all do. It is held until the end. The option comes after `bind`, or two test runs
+    could hold the same one. The numbers are below those that Linux gives to connections: one from another address of
+    this machine would keep it from a server that listens on all addresses.
     """
     probe = socket.socket()
-    if sys.platform == "linux":
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    probe.bind(("127.0.0.1", 0))
-    port: int = probe.getsockname()[1]
-    if sys.platform == "linux":
-        _held.append(probe)
-    else:
-        probe.close()
-    return port
+    if sys.platform != "linux":
+        with probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+    for port in random.SystemRandom().sample(range(16384, 32768), 100):
+        with contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            _held.append(probe)
+            return port
+    raise AssertionError("a hundred ports, and none of them is free")
 
 
 @atexit.register
@@ -349,7 +378,8 @@ def await_port(process: subprocess.Popen[bytes], port: int) -> None:
 
 
 def node_packages(name: str, source: Path) -> tuple[str, Path]:
-    """Node's own path, and the folder in which the packages of `source/package.json` are installed, once per pin."""
+    """Node's own path, and the folder in which the packages of `source/package.json` are installed, once per pin,
+    with the scripts of `source` beside them. One process of the tests at a time makes it."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip("node and npm are not installed")
@@ -357,9 +387,15 @@ def node_packages(name: str, source: Path) -> tuple[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     wanted = (source / "package.json").read_bytes()
     installed = folder / "installed.json"
-    if not installed.exists() or installed.read_bytes() != wanted:
-        (folder / "package.json").write_bytes(wanted)
-        command = [npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-        subprocess.run(command, cwd=folder, check=True, timeout=300)
-        installed.write_bytes(wanted)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not installed.exists() or installed.read_bytes() != wanted:
+            (folder / "package.json").write_bytes(wanted)
+            command = [npm, "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+            subprocess.run(command, cwd=folder, check=True, timeout=300)
+            installed.write_bytes(wanted)
+        for script in source.glob("*.mjs"):
+            copy = folder / script.name
+            if not copy.exists() or copy.read_bytes() != script.read_bytes():  # another process may be reading it
+                copy.write_bytes(script.read_bytes())
     return node, folder

@@ -45,6 +45,7 @@ CORE = (
     "tasks",
     "adopt",
     "observe",
+    "access",
     "server",
     "transports",
 )
@@ -57,37 +58,39 @@ ROOMS: dict[str, set[str]] = {
     "auth": INWARDS,
     "client": INWARDS,
     "testing": INWARDS | {"client"},
-    "cli": INWARDS | {"client", "testing", "auth"},
+    "inspector": INWARDS | {"client"},
+    "cli": INWARDS | {"client", "testing", "auth", "inspector"},
 }
 # `Server.run`, `Server.asgi` and `Client(server)` are the public API: they load what is above them when called.
 UPWARDS: set[tuple[str, str]] = {
     ("server/server.py", "transports"),
-    # To be untied:
 }
 # Code lines per package, without blanks, comments and docstrings. A package that outgrows its number asks for a reason:
 # write it beside the new one.
 BUDGET: dict[str, int] = {
-    "": 356,  # with reaper.py, the process that outlives a server; imports that pause the garbage collector
-    "wire": 455,  # the check of the shapes that applications make, and the shapes of tasks
-    "schema": 3215,  # one type engine for all; the kinds of functions, their annotations, and the names around them
-    "protocol": 1195,  # the walk over x-mcp-header annotations, for the server and the client
-    "store": 1204,  # four engines behind one contract, two of which may be away; with tasks/ at most 2,200
-    "features": 3242,  # what processes tell each other; a declared thing and its compiled form are two; scopes
-    "execution": 1148,  # with visible=, which needs the contexts; the Runner of calls is apart from what compiles them
-    "asking": 2010,  # what a task records of its dialogue
-    "tasks": 995,
-    "adopt": 738,
-    "observe": 256,
-    "server": 1622,  # what a task can do in its context; who runs tasks; `auth=`; who observes calls
-    "transports": 3860,  # sessions of several processes; health, challenges; unix socket, TLS, proxies; shares
-    "auth": 558,
-    "client": 1926,  # the bounds of what a server sends
-    "testing": 52,
-    "cli": 887,  # workers, and the supervisor of several processes; factories, arguments of the script
+    "": 355,  # with reaper.py, the process that outlives a server; imports that pause the garbage collector
+    "wire": 460,  # the check of the shapes that applications make, and the shapes of tasks; classes that are a str
+    "schema": 3220,  # one type engine for all; the kinds of functions, their annotations, and the names around them
+    "protocol": 1235,  # the walk over x-mcp-header annotations, for the server and the client
+    "store": 1205,  # four engines behind one contract, two of which may be away; with tasks/ at most 2,200
+    "features": 3370,  # what processes tell each other; scopes; progress and log messages; why a server does not start
+    "execution": 1205,  # visible=, which needs the contexts; the Runner of calls; how threads wait, and processes end
+    "asking": 2005,  # what a task records of its dialogue
+    "tasks": 995,  # two task protocols over one record; leases, retries, checkpoints
+    "adopt": 755,  # objects, directories and providers; their files are watched, until the interpreter ends
+    "observe": 290,  # metrics and traces of calls, and what shows calls to them
+    "access": 155,  # `auth=`: its contract, its time limit, the local user of stdio
+    "server": 1390,  # Server, its contexts, dispatch and the running of calls; at most 1,400
+    "transports": 4160,  # sessions of several processes; health, challenges; TLS, proxies; shares; what we send
+    "auth": 1470,  # with OAuthProxy, an authorization server; at most 1,500
+    "client": 3985,  # who gets no answer, and why; bounds of what servers send; configurations; recording; OAuth; tasks
+    "testing": 1260,  # the pytest plug-in and its words, changes that break clients, replay; the behavioural suite
+    "cli": 6035,  # fifteen clients and editors of their files; lint rules; commands that use a server; inspecting
+    "inspector": 1915,  # what is seen of a server; the page; the Host, which swaps servers, and reloading; the relay
 }
 LONG_FUNCTIONS: set[str] = set()
 # Lower these when they can be lower. A cycle counts the imports inside of functions and under TYPE_CHECKING too.
-MAX_CYCLE, MAX_ANY, SAME_CLASS_NAMES, MAX_PARAMETERS = 3, 515, 0, 12
+MAX_CYCLE, MAX_ANY, SAME_CLASS_NAMES, MAX_PARAMETERS = 3, 562, 0, 12
 MAX_MODULES = 50  # loaded by a hello server on stdio
 MAX_FUNCTION = 40
 # Of one warm tools/call: functions of ours that are called, and files that they are in.

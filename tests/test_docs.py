@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import configparser
 import doctest
 import http.client
@@ -22,10 +21,13 @@ import pytest
 import yaml
 
 import redstart
+from redstart.cli import parsers
 from support import ROOT, free_port, serving
+from warm import command
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FIRST = Path(__file__).with_name("docs_first.py")  # what nearly every block imports
 BLOCKS = [
     pytest.param(page, block, id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES
@@ -43,9 +45,8 @@ def test_block(page: Path, block: str, tmp_path: Path) -> None:
     script = tmp_path / "block.py"
     script.write_text(block)
     # An empty stdin: a block that ends in server.run() serves until the end of its input.
-    done = subprocess.run(
-        [sys.executable, "-W", "error", script], stdin=subprocess.DEVNULL, capture_output=True, timeout=60
-    )
+    start = command(script, after=FIRST, flags=("-W", "error"))
+    done = subprocess.run(start, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
 
 
@@ -88,8 +89,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("command", "words"), COMMANDS)
 def test_the_options_of_a_command_exist(command: str, words: str) -> None:
-    parser = argparse.ArgumentParser()
-    importlib.import_module(f"redstart.cli.{command}").options(parser)
+    parser = parsers(command)[1][command]
     parser.parse_args(shlex.split(words.partition(" -- ")[0], comments=True))
 
 

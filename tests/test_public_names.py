@@ -109,7 +109,7 @@ def test_a_server_loads_no_transport_and_no_heavy_package() -> None:
 def test_a_server_over_http_without_auth_loads_nothing_of_it() -> None:
     loaded = loaded_by("from redstart import Server; Server('x').asgi()")
     assert "redstart.transports.http" in loaded
-    of_auth = ("redstart.auth", "redstart.server.authenticate", "redstart.transports.protected", "joserfc")
+    of_auth = ("redstart.auth", "redstart.access", "redstart.transports.protected", "joserfc")
     assert not {name for name in loaded if name.startswith(of_auth)}
 
 

@@ -35,7 +35,7 @@ def jobs() -> dict[str, Any]:
 
 
 def commands() -> list[str]:
-    return [step["run"] for job in jobs().values() for step in job["steps"] if "run" in step]
+    return [step["run"] for job in jobs().values() for step in job["steps"] if step.get("run", "").startswith("make ")]
 
 
 def test_every_name_in_phony_has_a_rule() -> None:
@@ -44,16 +44,32 @@ def test_every_name_in_phony_has_a_rule() -> None:
 
 def test_a_host_runs_what_our_own_ci_runs() -> None:
     ours = made((ROOT / ".ci" / "run").read_text())
-    assert ours == ["check", "test", "test-oldest", "conformance", "slow"]
+    assert ours == ["check", "docs", "test", "test-oldest", "conformance", "inspector-check", "e2e", "slow"]
     assert sorted(commands()) == sorted(f"make {target}" for target in ours)
     assert set(ours) <= targets()
+
+
+def test_ci_has_the_programs_that_tests_start() -> None:
+    assert "\n.ci/install\n" in (ROOT / ".ci" / "run").read_text()
+    without = {name for name, job in jobs().items() if ".ci/install" not in [step.get("run") for step in job["steps"]]}
+    assert without == {"check"}  # it starts nothing
+    for program in ("npm", "redis-server", "postgresql", "nginx", "chromium"):
+        assert program in (ROOT / ".ci" / "install").read_text()
+
+
+def test_a_slow_test_says_why_and_has_quick_ones_beside_it() -> None:
+    """`make test` leaves out what is slow: a case of each thing stays in it."""
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        marks = re.findall(r"mark\.slow\b(.{0,2})", file.read_text())
+        assert all(mark == '("' for mark in marks), f"{file}: a mark `slow` without a reason"
+        assert not re.search(r"^pytestmark = .*mark\.slow", file.read_text(), re.M), f"{file}: all of it is slow"
 
 
 def test_the_tests_run_on_every_python_that_is_promised() -> None:
     supported = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text())
     tried = jobs()["test"]["strategy"]["matrix"]["python"]
     assert tried == ["3.11", "3.12", "3.13"]
-    assert set(tried) <= set(supported)
+    assert tried == supported  # no version is claimed that is not tried
 
 
 def test_the_hooks_before_a_commit_are_the_parts_of_make_check() -> None:

@@ -146,7 +146,9 @@ def named(name: str) -> Species:
     bird = GUIDE.find(name)
     if bird is None:
         known = {b.name.casefold(): b.name for b in GUIDE.species}
-        near = [known[match] for match in get_close_matches(name.casefold(), known, n=3)]
+        typed = name.casefold()
+        near = [known[one] for one in known if typed in one.split()][:3]
+        near = near or [known[match] for match in get_close_matches(typed, known, n=3)]
         raise ToolError(f"The guide has no {name}." + (f" Did you mean {' or '.join(near)}?" if near else ""))
     return bird
 

@@ -278,7 +278,7 @@ def scripted(seed: int) -> Any:
     return reply
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(plan=Plan, seed=st.integers(0, 1000))
 def test_any_dialogue_ends_alike_in_every_era(plan: Any, seed: int) -> None:
     async def t(ctx: Context) -> str:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 from joserfc import jwt
-from joserfc.jwk import OctKey, RSAKey
+from joserfc.jwk import ECKey, Key, OctKey, RSAKey
 
 from auth.support import AUDIENCE, Issuer, issuing, new_key
 from redstart import Client, Context, Server, User
-from redstart.auth import JWT
+from redstart.access.verifier import AuthError
+from redstart.auth import JWT, keys
+from redstart.auth.jwt import ALGORITHMS
 from redstart.client.errors import RequestError
-from redstart.server.authenticate import AuthError
 from support import run
 from transports.support import Http
 
@@ -70,6 +73,7 @@ GOOD: dict[str, Callable[[Issuer], str]] = {
     "expired within the leeway": lambda issuer: issuer.token({"exp": time.time() - 10}),
     "a clock that is ahead": lambda issuer: issuer.token({"nbf": time.time() + 10}),
     "typ of access tokens": lambda issuer: issuer.token(typ="at+jwt"),
+    "no key id": lambda issuer: issuer.token(kid=None),
     "scp": lambda issuer: issuer.token({"scope": None, "scp": ["mcp", "read"]}),
 }
 BAD: dict[str, Callable[[Issuer], str]] = {
@@ -89,9 +93,12 @@ BAD: dict[str, Callable[[Issuer], str]] = {
     "a part of the audience": lambda issuer: issuer.token({"aud": AUDIENCE[:-1]}),
     "no audience": lambda issuer: issuer.token({"aud": None}),
     "an empty list of audiences": lambda issuer: issuer.token({"aud": []}),
+    "an audience that is an object": lambda issuer: issuer.token({"aud": [{"a": AUDIENCE}]}),
+    "an expiry beyond all time": lambda issuer: issuer.token({"exp": 1e300}),
+    "a subject that is true": lambda issuer: issuer.token({"sub": True}),
     "no subject": lambda issuer: issuer.token({"sub": None}),
     "an empty subject": lambda issuer: issuer.token({"sub": " "}),
-    "no key id": lambda issuer: issuer.token(kid=None),
+    "another key without an id": lambda issuer: issuer.token(key=RSAKey.generate_key(2048), kid=None),
     "an unknown key": lambda issuer: issuer.token(key=RSAKey.generate_key(2048, parameters={"kid": "two"})),
     "another key of the same id": lambda issuer: issuer.token(key=RSAKey.generate_key(2048, parameters={"kid": "one"})),
     "another type": lambda issuer: issuer.token(typ="logout+jwt"),
@@ -101,6 +108,41 @@ BAD: dict[str, Callable[[Issuer], str]] = {
     "the public key as a secret": lambda issuer: _confused(issuer),
     "critical": lambda issuer: _critical(issuer),
 }
+
+
+def test_a_token_without_a_key_id_needs_exactly_one_key_that_fits(issuer: Issuer) -> None:
+    bare, other = (RSAKey.generate_key(2048) for _ in range(2))
+    token = issuer.token(key=bare, kid=None)
+    curves: list[Key] = [ECKey.generate_key(name) for name in ("P-256", "P-384")]
+    cases: list[tuple[list[Key], int | None]] = [
+        ([bare], None),
+        ([bare, *curves, new_key("three")], None),  # of other kinds
+        ([bare, issuer.keys[0]], 401),  # two that fit: which one is meant is not guessed
+        ([other], 401),
+        (curves, 401),
+    ]
+    for published, refused in cases:
+        issuer.keys[:] = published
+        assert user_of(verifier(issuer), token) == [refused or ANY], published
+    issuer.keys[:] = [*curves, bare]
+    assert user_of(verifier(issuer), issuer.token(key=curves[1], alg="ES384", kid=None))[0].subject == "ada"
+
+
+def test_a_new_key_without_an_id_is_found(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "PAUSE", 0.0)
+    old, new = (RSAKey.generate_key(2048) for _ in range(2))
+    issuer.keys[:] = [old]
+    tokens = [issuer.token(key=key, kid=None) for key in (old, new)]
+
+    async def test() -> None:
+        auth = verifier(issuer)
+        assert (await auth.verify(tokens[0])).subject == "ada"
+        issuer.keys[:] = [new]
+        assert (await auth.verify(tokens[1])).subject == "ada"
+        assert auth.remembered(tokens[0]) is None
+        assert await auth.verify(tokens[0]) is None
+
+    run(test())
 
 
 def _plain(issuer: Issuer) -> RSAKey:
@@ -205,6 +247,37 @@ def test_a_key_that_is_withdrawn_is_not_used_any_more(issuer: Issuer, monkeypatc
             await authenticator.user(token)
 
     run(test(), server)
+
+
+def test_a_key_that_is_withdrawn_ends_tokens_that_are_only_remembered(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server whose callers are all known reads the keys again, too."""
+    auth, token = verifier(issuer), issuer.token()
+
+    async def test() -> None:
+        assert await auth(token) is not None  # type: ignore[misc]
+        issuer.keys[:] = [new_key("two")]
+        monkeypatch.setattr("redstart.auth.keys.PAUSE", 0.0)
+        monkeypatch.setattr("redstart.auth.keys.MAX_AGE", 0.0)
+        while auth.remembered(token) is not None:
+            await asyncio.sleep(0.001)
+        monkeypatch.setattr("redstart.auth.keys.MAX_AGE", 600.0)
+        assert await auth(token) is None  # type: ignore[misc]
+        auth.close()
+
+    run(test())
+
+
+def test_an_algorithm_that_is_not_named_is_refused(issuer: Issuer) -> None:
+    """Also one that is sound, with a key that the issuer has published for it."""
+    token, others = issuer.token(alg="RS256"), [one for one in ALGORITHMS if one != "RS256"]
+
+    async def test() -> None:
+        assert await verifier(issuer, algorithms=["RS256"])(token) is not None  # type: ignore[misc]
+        assert await verifier(issuer, algorithms=others)(token) is None  # type: ignore[misc]
+
+    run(test())
 
 
 def test_while_the_issuer_is_away_known_keys_stay_in_use(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:

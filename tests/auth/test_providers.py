@@ -12,9 +12,9 @@ import pytest
 
 from auth.support import Issuer, issuing
 from redstart import User
+from redstart.access.verifier import AuthError, TokenVerifier
 from redstart.auth import Auth0, Cognito, Entra, GitHub, Google, Keycloak, Okta, WorkOS
 from redstart.auth.jwt import JWT
-from redstart.server.authenticate import AuthError, TokenVerifier
 from support import run
 
 FAR = 4102444800  # the year 2100

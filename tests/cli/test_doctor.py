@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ import pytest
 import redstart
 from redstart.cli import installation, main
 from support import ROOT
+from warm import redstart as redstart_command
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BIRDS = str(ROOT / "examples" / "birds" / "server.py")
@@ -48,7 +50,9 @@ class Report(NamedTuple):
 
 def ran(*arguments: str, flags: tuple[str, ...] = (), cwd: Path | None = None, **env: str) -> Any:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("REDSTART_", "PYTHON"))}
-    command = [sys.executable, *flags, "-m", "redstart", "doctor", *arguments]
+    command = redstart_command("doctor", *arguments)
+    if flags or any(name.startswith("PYTHON") for name in env):  # these are for the start of an interpreter
+        command = [sys.executable, *flags, "-m", "redstart", "doctor", *arguments]
     return subprocess.run(command, env={**clean, **env}, cwd=cwd, capture_output=True, timeout=40, check=False)
 
 
@@ -66,6 +70,23 @@ def without(folder: Path, *names: str) -> dict[str, Any]:
         if not entry.name.startswith(names) and entry.suffix != ".pth":
             (folder / entry.name).symlink_to(entry)
     return {"flags": ("-S",), "PYTHONPATH": os.pathsep.join((str(folder), SRC))}
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Report]:
+    """`report()` in this process, for tables of cases: to start one takes longer than to look."""
+
+    def look(*arguments: str, cwd: Path, **env: str) -> Report:
+        for name in [name for name in os.environ if name.startswith("REDSTART_")]:
+            monkeypatch.delenv(name)
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(cwd)
+        status = main(["doctor", *arguments, "--json"])
+        heard = capsys.readouterr()
+        return Report(status, {row["step"]: row for row in json.loads(heard.out)}, heard.out + heard.err)
+
+    return look
 
 
 def write(path: Path, text: str) -> str:
@@ -215,11 +236,11 @@ def test_the_event_loop() -> None:
         ({"REDSTART_KEY_FILE": "hunter2"}, "fail", "REDSTART_KEY_FILE: its path, looked for in {}: No such file"),
     ],
 )
-def test_keys(tmp_path: Path, env: dict[str, str], state: str, found: str) -> None:
+def test_keys(tmp_path: Path, here: Callable[..., Report], env: dict[str, str], state: str, found: str) -> None:
     write(tmp_path / "keys", f"{KEY}\n\n{OTHER}\n")
     write(tmp_path / "nothing", "\n")
     env = {name: value.replace("{}", str(tmp_path)) for name, value in env.items()}
-    seen = report(cwd=tmp_path, **env)
+    seen = here(cwd=tmp_path, **env)
     assert seen.state("keys") == state
     assert re.match(found.replace("{}", re.escape(str(tmp_path))), seen.found("keys"))
     assert ("openssl rand -hex 32" in seen.advice("keys")) == (state != "ok")

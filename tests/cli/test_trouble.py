@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from redstart.cli.target import TargetError, load
+from warm import redstart
 
 SERVER = "from redstart import Server\nserver = Server('shop')\n"
-RUN = [sys.executable, "-m", "redstart"]
 
 
 def write(path: Path, text: str) -> str:
@@ -23,8 +23,10 @@ def write(path: Path, text: str) -> str:
 
 def ran(*arguments: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("REDSTART_", "PYTHON"))}
+    plain = "stdout" in options  # its buffer is made when an interpreter starts
+    command = [sys.executable, "-m", "redstart", *arguments] if plain else redstart(*arguments)
     options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, **options}
-    return subprocess.run([*RUN, *arguments], env={**clean, **(env or {})}, timeout=30, check=False, **options)
+    return subprocess.run(command, env={**clean, **(env or {})}, timeout=30, check=False, **options)
 
 
 # ---------------------------------------------------------------- keys
@@ -87,7 +89,7 @@ def test_an_installed_module_is_somebodys_code_too(tmp_path: Path, monkeypatch: 
     [
         ["doctor"],
         ["doctor", "--json"],
-        ["install", "{}"],
+        ["install", "{}", "cursor", "--print", "--name", "x"],
         ["check", "{}"],
         ["--help"],
         ["run", "--help"],
@@ -141,3 +143,85 @@ def test_a_server_that_does_not_start_says_where_and_why(tmp_path: Path, options
     assert done.stderr.startswith(f"redstart: shop did not start ({file}, line 7): {why}\n")
     assert done.stderr.count("File ") == 1  # theirs, and none of ours
     assert "is served at" not in done.stderr
+
+
+# ---------------------------------------------------------------- what was meant
+
+
+@pytest.mark.parametrize("target", ["htp://127.0.0.1:1/mcp", "http://127.0.0.1:1/mcp", "https://example.com/mcp"])
+def test_a_url_where_code_is_loaded(target: str) -> None:
+    done = ran("run", target)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"redstart: {target} is not a file or a module. A URL begins with http://")
+
+
+@pytest.mark.parametrize("target", ["htp://127.0.0.1:1/mcp", "127.0.0.1:1/mcp", "localhost:8000"])
+def test_a_url_without_a_known_scheme(target: str) -> None:
+    assert "A URL begins with http:// or https://" in ran("list", target).stderr
+
+
+def test_a_revision_that_does_not_exist(tmp_path: Path) -> None:
+    done = ran("list", write(tmp_path / "shop.py", SERVER), "--protocol", "2025-01-01")
+    assert done.returncode == 2
+    assert done.stderr.startswith("redstart: --protocol is one of 2024-11-05, ")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("from redstart import Sever", "Did you mean Server?"),
+        ("from redstart.auth import BearerToken", "Did you mean BearerTokens?"),
+        ("from redstart import FastMCP", "Did you mean Server?"),
+        ("from json import Server", "Fix that line"),
+    ],
+)
+def test_a_name_that_cannot_be_imported(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        load(write(tmp_path / "shop.py", f"{line}\n"))
+    assert str(caught.value).splitlines()[-1].startswith(said)
+
+
+def test_a_circular_import_is_called_so(tmp_path: Path) -> None:
+    write(tmp_path / "circular_part.py", "from circular_shop import server\n")
+    path = write(tmp_path / "circular_shop.py", "import circular_part\nserver = 1\n")
+    assert "most likely due to a circular import" in ran("run", path).stderr.splitlines()[0]
+
+
+SETTING = """from redstart import Server
+from redstart.features.errors import SettingsError
+Server("shop")
+raise SettingsError("no key", "make one")
+"""
+
+
+MISSING = {
+    "redis": """import sys
+sys.modules["redis"] = None
+from redstart import Server
+server = Server("shop", store="redis://localhost")
+""",
+    "jsonschema_rs": """import sys
+sys.modules["jsonschema_rs"] = None
+from redstart import Server
+Server("shop").tool(lambda **kw: 1, name="f", input_schema={"type": "object", "patternProperties": {"^x": {}}})
+""",
+}
+
+
+@pytest.mark.parametrize("package", MISSING)
+def test_a_missing_extra_is_one_line_without_a_traceback(package: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "shop.py", MISSING[package])
+    for done in (
+        ran("run", path),
+        subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=30, check=False),
+    ):
+        [line] = done.stderr.splitlines()
+        assert f"{path}:4: " in line
+        assert 'pip install "redstart[' in line
+
+
+def test_a_setting_is_one_line_without_a_traceback(tmp_path: Path) -> None:
+    path = write(tmp_path / "shop.py", SETTING)
+    assert ran("run", path).stderr == f"redstart: {path} could not be loaded ({path}, line 4): no key; make one\n"
+    script = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=30, check=False)
+    assert (script.returncode, script.stderr) == (1, f"redstart: no key; make one ({path}, line 4)\n")

@@ -13,8 +13,8 @@ import pytest
 from redstart import Server
 from redstart.cli import main
 from redstart.features.errors import SettingsError
+from warm import redstart
 
-RUN = [sys.executable, "-m", "redstart"]
 LIFESPAN = """
 from contextlib import asynccontextmanager
 from redstart import Server, current_context
@@ -49,7 +49,7 @@ def ran(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 def test_check_says_it_as_run_does(tmp_path: Path) -> None:
     file = write(tmp_path / "shop.py", LIFESPAN)
-    checked, run = ran(*RUN, "check", file), ran(*RUN, "run", file)
+    checked, run = ran(*redstart("check", file)), ran(*redstart("run", file))
     assert checked.stderr.startswith(f"redstart: shop did not start ({file}, line 7): ")
     assert (checked.stderr, checked.returncode) == (run.stderr, run.returncode)
     assert checked.stdout == ""
@@ -59,7 +59,7 @@ def test_check_says_it_as_run_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_a_script_says_it_as_run_does(tmp_path: Path, how: str, loop: str) -> None:
     file = write(tmp_path / "shop.py", LIFESPAN + SCRIPT.format(how))
-    script, run = ran(sys.executable, file, REDSTART_LOOP=loop), ran(*RUN, "run", file)
+    script, run = ran(sys.executable, file, REDSTART_LOOP=loop), ran(*redstart("run", file))
     assert script.stderr.startswith(f"redstart: shop did not start ({file}, line 7): ")
     assert (script.stderr, script.returncode) == (run.stderr, 1)
 
@@ -142,14 +142,14 @@ def test_no_time_to_wait(seconds: str, capsys: pytest.CaptureFixture[str]) -> No
 TWO = "from redstart import Server\nfirst = Server('one')\nsecond = Server('two')\n"
 
 
-@pytest.mark.parametrize("command", ["check", "install", "run"])
-def test_of_two_servers_it_says_which(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize("command", [["check"], ["install", "cursor", "--print"], ["run"]], ids=" ".join)
+def test_of_two_servers_it_says_which(tmp_path: Path, command: list[str]) -> None:
     file = write(tmp_path / "two.py", TWO)
-    done = ran(*RUN, command, file)
+    done = ran(*redstart(command[0], file, *command[1:]))
     note = f"redstart: {file} has 2 servers, and `first` is served; for `second` write {file}:second\n"
     assert done.stderr.startswith(note)
     assert done.returncode == 0
-    assert "servers" not in ran(*RUN, command, f"{file}:second").stderr
+    assert "servers" not in ran(*redstart(command[0], f"{file}:second", *command[1:])).stderr
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_one_is_no_plural(tmp_path: Path, count: int, said: str, capsys: pytest.
     for n in range(count):
         text += f"@server.tool\ndef tool{n}() -> str: return ''\n@server.prompt\ndef prompt{n}() -> str: return ''\n"
         text += f"@server.resource('a://{n}')\ndef resource{n}() -> str: return ''\n"
-    assert main(["check", write(tmp_path / "few.py", text)]) == 0
+    assert main(["check", write(tmp_path / "few.py", text), "--ignore", "RS101"]) == 0
     assert capsys.readouterr().err == said
 
 
@@ -207,7 +207,7 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_script_with_a_mistake_ends_in_one_line(tmp_path: Path, mistake: str) -> None:
     file = write(tmp_path / "shop.py", MISTAKES[mistake])
-    script, run = ran(sys.executable, file), ran(*RUN, "run", file)
+    script, run = ran(sys.executable, file), ran(*redstart("run", file))
     assert script.returncode == 1
     assert script.stderr.startswith(f"redstart: {file}:")
     assert script.stderr.count("\n") == 1

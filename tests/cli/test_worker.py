@@ -21,6 +21,7 @@ from redstart.client import ElicitRequest
 from store.engines import Engine, Redis, running
 from support import DEADLINE, ERAS, free_port
 from tasks.processes import Http, Pipe, ended
+from warm import redstart
 
 REDSTART = str(Path(sys.executable).with_name("redstart"))
 
@@ -40,6 +41,8 @@ def note(text):
 async def unsafe(seconds: float) -> int:
     note("unsafe began")
     await asyncio.sleep(seconds)
+    while (HERE / "held").exists():
+        await asyncio.sleep(0.01)
     note("unsafe ended")
     return os.getpid()
 
@@ -79,7 +82,7 @@ def redis() -> Iterator[Engine]:
 
 def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [REDSTART, *arguments],
+        redstart(*arguments),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -91,7 +94,7 @@ def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProc
 
 @contextmanager
 def process(*arguments: str, says: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A command of ours, once it has said on stderr that it is ready."""
+    """A command of ours, once it has said on stderr that it is ready. Not a warm one: tests know it by its id."""
     child = subprocess.Popen(
         [REDSTART, *arguments],
         stdin=subprocess.DEVNULL,
@@ -196,7 +199,7 @@ def test_a_worker_runs_what_a_server_leaves_to_it(tmp_path: Path, redis: Engine,
     says = "a worker of shop runs unsafe, safe: 16 at once"
 
     async def use() -> None:
-        async with Pipe([REDSTART, "run", file, *option], environment=environment) as client:
+        async with Pipe(redstart("run", file, *option), environment=environment) as client:
             task = await client.start("unsafe", seconds=0)
             with process("worker", file, *option, says=says, **environment) as worker:
                 done = await ended(client, task)
@@ -212,7 +215,7 @@ def test_the_option_beats_the_store_of_the_server(tmp_path: Path) -> None:
     file, url = write(tmp_path, text=text), f"sqlite:///{tmp_path}/tasks.db"
 
     async def use() -> None:
-        async with Pipe([REDSTART, "run", file, "--store", url]) as client:
+        async with Pipe(redstart("run", file, "--store", url)) as client:
             assert (await ended(client, await client.start("unsafe", seconds=0)))["status"] == "completed"
 
     asyncio.run(use())
@@ -238,14 +241,16 @@ def stop_a_worker(tmp_path: Path, url: str, number: int) -> None:
     file = write(tmp_path, concurrent=0)
 
     async def use() -> None:
-        async with Pipe([REDSTART, "run", file, "--store", url]) as client:
+        async with Pipe(redstart("run", file, "--store", url)) as client:
             with process("worker", file, "--store", url, "--concurrency", "2", says="2 at once") as worker:
-                short = await client.start("unsafe", seconds=1)
+                (tmp_path / "held").touch()
+                short = await client.start("unsafe", seconds=0)
                 long = await client.start("safe", seconds=600)
                 waiting = await client.start("unsafe", seconds=0)
                 await until_noted(tmp_path, "unsafe began")
                 await until_noted(tmp_path, "safe began 1")
                 worker.send_signal(number)
+                (tmp_path / "held").unlink()  # it ends after the signal, or there would be room for the one that waits
                 assert await asyncio.to_thread(worker.wait, DEADLINE) == 0
             assert (await client.get(short))["status"] == "completed"
             assert (await client.get(long))["status"] == (await client.get(waiting))["status"] == "working"
@@ -264,7 +269,7 @@ def test_a_worker_waits_for_a_store_that_is_not_there_yet(tmp_path: Path) -> Non
     engine = Redis("off")
 
     async def use(url: str) -> None:
-        async with Pipe([REDSTART, "run", write(tmp_path, concurrent=0), "--store", url]) as client:
+        async with Pipe(redstart("run", write(tmp_path, concurrent=0), "--store", url)) as client:
             assert (await ended(client, await client.start("unsafe", seconds=0)))["status"] == "completed"
 
     try:
@@ -286,7 +291,7 @@ def test_a_worker_gives_up_after_its_drain(tmp_path: Path, redis: Engine) -> Non
     file, url = write(tmp_path, concurrent=0), redis.url
 
     async def use() -> None:
-        async with Pipe([REDSTART, "run", file, "--store", url]) as client:
+        async with Pipe(redstart("run", file, "--store", url)) as client:
             with process("worker", file, "--store", url, "--drain", "0.2", says="at once") as worker:
                 task = await client.start("unsafe", seconds=600)
                 await until_noted(tmp_path, "unsafe began")
@@ -303,7 +308,7 @@ def test_a_second_ctrl_c_ends_a_worker_at_once(tmp_path: Path, redis: Engine) ->
     file, url = write(tmp_path, concurrent=0), redis.url
 
     async def use() -> None:
-        async with Pipe([REDSTART, "run", file, "--store", url]) as client:
+        async with Pipe(redstart("run", file, "--store", url)) as client:
             with process("worker", file, "--store", url, says="at once") as worker:
                 task = await client.start("unsafe", seconds=600)
                 await until_noted(tmp_path, "unsafe began")
@@ -408,6 +413,28 @@ def test_the_pause_grows(tmp_path: Path) -> None:
         assert child.wait(DEADLINE) == 0
 
 
+def test_a_process_that_cannot_start_while_all_are_told_to_stop(tmp_path: Path) -> None:
+    """It had nothing to finish, so the end is a good one."""
+    seen, go = tmp_path / "seen", tmp_path / "go"
+    text = f"""
+import os, signal, sys, time
+from pathlib import Path
+if Path({str(seen)!r}).exists():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.stderr.write("loads for the second time\\n")  # one write: both processes have this pipe
+    while not Path({str(go)!r}).exists(): time.sleep(0.01)
+    raise OSError("gone")
+Path({str(seen)!r}).touch()
+"""
+    arguments = ["run", write(tmp_path, text=text + APP), "--http", "--port", str(free_port()), "--workers", "2"]
+    store = f"sqlite:///{tmp_path}/x.db"
+    with process(*arguments, "--store", store, says="loads for the second time") as child:
+        await_line(child, "loads for the second time")
+        child.terminate()
+        go.touch()
+        assert child.wait(DEADLINE) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_open_calls_finish_when_all_are_told_to_stop(tmp_path: Path, redis: Engine, number: int) -> None:
     async def use(child: subprocess.Popen[str], port: int) -> None:
@@ -455,10 +482,10 @@ def test_a_server_hands_its_tasks_back_before_its_open_calls_have_finished(tmp_p
         async with Http(port) as client, Http(port, extension=False) as plain:
             await client.start("safe", seconds=600)
             await until_noted(tmp_path, "safe began 1")
-            call = asyncio.create_task(plain.tool("unsafe", seconds=4))
-            await until_noted(tmp_path, "unsafe began")
             (tmp_path / "quick").touch()
-            with process("worker", file, *store, says="at once"):
+            with process("worker", file, *store, says="at once"):  # before the call, which goes on for a few seconds
+                call = asyncio.create_task(plain.tool("unsafe", seconds=4))
+                await until_noted(tmp_path, "unsafe began")
                 child.terminate()
                 await until_noted(tmp_path, "safe began 1\nunsafe began\nsafe began 1\n")
                 assert not call.done()

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from client.support import PEER_PYTHON, PEERS
+from client.support import peer as command
+from redstart.client.negotiate import forget_eras
+
+
+@pytest.fixture(autouse=True)
+def no_known_servers() -> None:
+    """Each test meets its servers for the first time, as a new process does."""
+    forget_eras()
 
 
 @pytest.fixture(scope="session")
@@ -18,8 +25,7 @@ def start_http() -> Iterator[Callable[..., str]]:
     def start(*options: str, peer: str = "mcp") -> str:
         key = (peer, *options)
         if key not in started:
-            command = [PEER_PYTHON, str(PEERS / f"{peer}_server.py"), "http", *options]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            process = subprocess.Popen(command(peer, "http", *options), stdout=subprocess.PIPE, text=True)
             assert process.stdout is not None
             port = int(process.stdout.readline())
             started[key] = process, f"http://127.0.0.1:{port}/{'sse' if 'sse' in options else 'mcp'}"

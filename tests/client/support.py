@@ -17,11 +17,11 @@ import pytest
 from redstart import Context, Server
 from redstart.client import CallResult, Client
 from support import MODERN
+from warm import command
 
 PEERS = Path(__file__).parent / "peers"
 PEER_PYTHON = os.environ.get("PEER_PYTHON", sys.executable)
 """The interpreter that has the packages of the peers; `make test-oldest` runs the tests in one that has not."""
-MCP_STDIO = [PEER_PYTHON, str(PEERS / "mcp_server.py"), "stdio"]
 INFO = {"name": "s", "version": "1"}
 INITIALIZED = {"protocolVersion": "2025-11-25", "capabilities": {"logging": {}}, "serverInfo": INFO}
 Start = Callable[..., str]
@@ -32,6 +32,11 @@ DISCOVERED = {
     "ttlMs": 0,
     "cacheScope": "public",
 }
+
+
+def peer(name: str, *options: str) -> list[str]:
+    """The command of a server of `peers/`, by stdio unless the options say otherwise."""
+    return command(PEERS / f"{name}_server.py", *(options or ["stdio"]), python=PEER_PYTHON)
 
 
 async def cancel(c: Client, tag: str) -> CallResult[Any]:
@@ -93,7 +98,9 @@ class Request:
         self.method = method
         self.path = path
         self.headers = headers
-        self.message: Any = json.loads(body) if body else None
+        self.body = body
+        is_form = headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
+        self.message: Any = json.loads(body) if body and not is_form else None
         self._reader = reader
         self._writer = writer
 

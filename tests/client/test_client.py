@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from client.support import HANDSHAKE_ONLY, MCP_STDIO, cancel, handshake_client, scripted, time_out
+from client.support import HANDSHAKE_ONLY, cancel, handshake_client, peer, scripted, time_out
 from redstart.client import (
     Client,
     ClientError,
@@ -22,7 +22,7 @@ from redstart.client import (
     RequestError,
     SampleRequest,
 )
-from support import HANDSHAKES, REVISIONS, run
+from support import HANDSHAKES, REVISIONS, LeapingLoop, leap, run
 
 Start = Callable[..., str]
 Connect = Callable[..., Client]
@@ -37,10 +37,11 @@ def way(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def connect(way: str, start_http: Start) -> Connect:
     """A client for the SDK's server, by one of the three ways it answers."""
+    command = peer("mcp") if way == "stdio" else []
 
     def connect(**options: Any) -> Client:
-        if way == "stdio":
-            return Client(MCP_STDIO, stderr="capture", **options)
+        if command:
+            return Client(command, stderr="capture", **options)
         return Client(start_http() if way == "http" else start_http("json"), **options)
 
     return connect
@@ -203,14 +204,14 @@ def test_a_timeout_names_the_method_and_cancels(connect: Connect, protocol: str)
 @pytest.mark.parametrize("protocol", ["2025-11-25", "2026-07-28"])
 def test_the_time_a_human_takes_does_not_count(connect: Connect, protocol: str) -> None:
     async def slow(request: ElicitRequest) -> dict[str, Any]:
-        await asyncio.sleep(1.8)
+        await leap(12)
         return {"name": "Ada"}
 
     async def main() -> None:
         async with connect(protocol=protocol, on_elicit=slow) as c:
-            assert (await c.call_tool("greet", timeout=1.5)).text == "Hello Ada, True"
+            assert (await c.call_tool("greet", timeout=10)).text == "Hello Ada, True"
 
-    run(main())
+    run(main(), loop=LeapingLoop)
 
 
 @pytest.mark.parametrize("way", ["stdio", "http"], indirect=True)

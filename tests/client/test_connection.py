@@ -22,7 +22,7 @@ from client.support import (
     reply,
     scripted,
 )
-from redstart.client import Client, HttpError, RequestError
+from redstart.client import Client, HttpError, InvalidReply, RequestError, transport
 from support import run
 
 
@@ -153,6 +153,70 @@ def test_noise_batches_blank_lines_and_split_characters(caplog: pytest.LogCaptur
         run(main())
     assert "Server is starting!" in caplog.text
     assert "what?" in caplog.text
+
+
+DEEP = "[" * 20_000 + "]" * 20_000
+FAR = '"text":"' + r"x\"id\":9]}" * 100 + '"'
+TOO_DEEP = {
+    "the id before it": '{"jsonrpc":"2.0","id":$id,"result":%s}',
+    "the id behind it": '{"result":%s,"id":$id}',
+    "the id far from both ends": '{"jsonrpc":"2.0",%far,"id":$id,"result":%s,"_meta":{"id":7},%far}',
+    "an id in a name with escapes": r'{"result":%s,"\u0069d" : $id ,"_meta":{}}',
+    "an error": '{"result":{"id":8},"error":{"code":1,"data":%s},%far,"id":$id}',
+    "without an end": '{"id":$id,"result":' + "[" * 20_000,
+    "in a batch": '[{"jsonrpc":"2.0","method":"x/y","params":{}},{"result":%s,"id":$id},3]',
+    "in a batch, far from its ends": ' [{"id":77,"result":{}},{%far,"id":$id,"result":%s,%far}, {"id":78,"result":{}}]',
+}
+
+
+@pytest.mark.parametrize("line", TOO_DEEP.values(), ids=TOO_DEEP.keys())
+def test_an_answer_that_is_nested_too_deeply_ends_its_request(line: str) -> None:
+    line = line.replace("%s", DEEP).replace("%far", FAR)
+
+    async def main() -> None:
+        async with handshake_client(scripted(**HANDSHAKE_ONLY, x__y=[line])) as c:
+            with pytest.raises(InvalidReply, match="nested too deeply"):
+                await c.request("x/y", timeout=5)
+
+    run(main())
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_other_answers_of_a_batch_with_one_that_is_nested_too_deeply(place: int) -> None:
+    batch = ['{"id":100,"result":{}}', '{"jsonrpc":"2.0","id":$id,"result":{"fine":true}}']
+    batch.insert(place, f'{{"id":101,"result":{DEEP}}}')
+
+    async def main() -> None:
+        async with handshake_client(scripted(**HANDSHAKE_ONLY, x__y=["[" + ",".join(batch) + "]"])) as c:
+            assert await c.request("x/y", timeout=5) == {"fine": True}
+
+    run(main())
+
+
+def test_an_answer_that_is_nested_too_deeply_and_too_large_to_find_its_id_ends_all_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transport, "MAX_TOKENS", 500)
+    line = f'{{"result":{DEEP},"more":[{"[]," * 300}[]],"id":$id}}'
+
+    async def main() -> None:
+        async with handshake_client(scripted(**HANDSHAKE_ONLY, x__y=[line])) as c:
+            with pytest.raises(InvalidReply, match="nested too deeply"):
+                await c.request("x/y", timeout=5)
+
+    run(main())
+
+
+def test_a_notification_that_is_nested_too_deeply_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    deep = '{"jsonrpc":"2.0","method":"x/deep","params":' + "[" * 20_000 + "]" * 20_000 + "}"
+    script = scripted(**HANDSHAKE_ONLY, x__y=[deep, '{"jsonrpc":"2.0","id":$id,"result":{"fine":true}}'])
+
+    async def main() -> None:
+        async with handshake_client(script) as c:
+            assert await c.request("x/y") == {"fine": True}
+
+    run(main())
+    assert "x/deep" in caplog.text
 
 
 def test_replies_out_of_order() -> None:

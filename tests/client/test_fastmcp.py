@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from client.support import PEER_PYTHON, PEERS
+from client.support import peer
 from redstart.client import Client, Progress
 from support import run
 
@@ -15,7 +15,7 @@ from support import run
 @pytest.mark.parametrize("way", ["stdio", "http"])
 @pytest.mark.parametrize("protocol", ["2025-06-18", "2025-11-25", "2026-07-28"])
 def test_a_fastmcp_server(way: str, protocol: str, start_http: Callable[..., str]) -> None:
-    stdio = [PEER_PYTHON, str(PEERS / "fastmcp_server.py"), "stdio"]
+    stdio = peer("fastmcp")
     target = stdio if way == "stdio" else start_http(peer="fastmcp")
 
     async def main() -> None:

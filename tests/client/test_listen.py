@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from client.support import DISCOVERED, INITIALIZED, MCP_STDIO, Request, Start, http_server, reply, scripted
+from client.support import DISCOVERED, INITIALIZED, Request, Start, http_server, peer, reply, scripted
 from redstart.client import Client, ClientError, ConnectionClosed, Event, Events, RequestError, SessionExpired, listen
-from support import MODERN, run
+from support import MODERN, LeapingLoop, leap, run
 
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
@@ -32,7 +32,7 @@ def server(*lines: str) -> list[str]:
 @pytest.mark.parametrize("way", ["stdio", "http", "json"])
 @pytest.mark.parametrize("protocol", ["2025-11-25", MODERN])
 def test_changes_of_the_sdk_server(way: str, protocol: str, start_http: Start) -> None:
-    target = MCP_STDIO if way == "stdio" else start_http(*(["json"] if way == "json" else []))
+    target = peer("mcp") if way == "stdio" else start_http(*(["json"] if way == "json" else []))
 
     async def main() -> None:
         async with (
@@ -96,13 +96,21 @@ def test_a_refusal_and_a_server_that_never_acknowledges() -> None:
             pass
 
     async def silent() -> None:
-        async with Client(server(notification("x")), stderr="capture", timeout=0.5) as c, c.listen(tools=True):
+        async def handler(request: Request) -> None:
+            if request.message["method"] == "server/discover":
+                await request.result(DISCOVERED)
+                return
+            await request.hold(f"data: {notification('x')}\n\n".replace("$id", str(request.message["id"])).encode())
+            await leap(12)
+            await request.gone()
+
+        async with http_server(handler) as url, Client(url, timeout=10) as c, c.listen(tools=True):
             pass
 
     with pytest.raises(RequestError, match="-32601"):
         run(refused())
     with pytest.raises(TimeoutError, match="subscriptions/listen"):
-        run(silent())
+        run(silent(), loop=LeapingLoop)
 
 
 def test_a_break_is_an_error_after_what_came_before_it() -> None:

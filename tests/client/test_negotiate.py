@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.support import DISCOVERED, INITIALIZED, PEER_PYTHON, PEERS, Request, http_server, reply, scripted
+from client.support import DISCOVERED, INITIALIZED, Request, http_server, peer, python, reply, scripted
 from redstart.client import (
     Client,
     ClientError,
@@ -90,9 +90,10 @@ def test_what_ends_in_an_error(discover: Any, initialize: Any, exception: type[C
 def test_a_slow_server_is_no_older_server(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both questions are waiting when it starts to read; it answers the first one first."""
     monkeypatch.setattr(negotiate, "PROBE", 0.01)
+    command = peer(target)
 
     async def main() -> None:
-        async with Client([PEER_PYTHON, str(PEERS / f"{target}_server.py"), "stdio"], stderr="capture") as c:
+        async with Client(command, stderr="capture") as c:
             assert c.protocol_version == MODERN
             assert (await c.call_tool("add", {"a": 1})).data == 3
 
@@ -307,3 +308,79 @@ def test_nobody_listens() -> None:
 
     with pytest.raises(ConnectionClosed, match=r"POST http://127\.0\.0\.1"):
         run(main())
+
+
+# ---------------------------------------------------------------- servers that are known
+
+
+def test_a_server_of_the_handshake_era_is_probed_once() -> None:
+    seen: list[str] = []
+
+    async def handler(request: Request) -> None:
+        method = request.message and request.message.get("method")
+        seen.append(str(method))
+        if method == "initialize":
+            await request.result(INITIALIZED)
+        elif method == "notifications/initialized":
+            await request.answer(202)
+        else:
+            await request.answer(404)
+
+    async def main() -> None:
+        async with http_server(handler) as url:
+            for _ in range(2):
+                async with Client(url) as c:
+                    assert c.protocol_version == "2025-11-25"
+
+    run(main())
+    assert seen.count("server/discover") == 1
+    assert seen.count("initialize") == 2
+
+
+def test_a_known_server_that_has_a_new_era_is_asked_again() -> None:
+    upgraded = False
+
+    async def handler(request: Request) -> None:
+        method = request.message["method"]
+        if upgraded and method == "server/discover":
+            await request.result(DISCOVERED)
+        elif upgraded:
+            await request.error(400, -32022, {"supported": [MODERN]})
+        elif method == "initialize":
+            await request.result(INITIALIZED)
+        else:
+            await request.answer(202 if method == "notifications/initialized" else 404)
+
+    async def main() -> list[str]:
+        nonlocal upgraded
+        found = []
+        async with http_server(handler) as url:
+            for number in range(3):
+                upgraded = number > 0
+                async with Client(url) as c:
+                    found.append(c.protocol_version)
+        return found
+
+    assert run(main()) == ["2025-11-25", MODERN, MODERN]
+
+
+def test_a_silent_command_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that does not answer the probe costs the time of the probe for its first client only."""
+    monkeypatch.setattr(negotiate, "PROBE", 0.2)
+    command = python(
+        """
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        say(message["id"], {**INITIALIZED, "serverInfo": {"name": str(message["id"]), "version": "1"}})
+"""
+    )
+
+    async def main() -> list[str]:
+        names = []
+        for _ in range(2):
+            async with Client(command) as c:
+                names.append(c.server_info.name)
+        return names
+
+    assert run(main()) == ["2", "1"]  # the id of `initialize`: after a probe, and without one

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from client.peers.redstart_server import build
-from client.support import PEERS, cancel, time_out
+from client.support import cancel, peer, time_out
 from redstart.client import (
     Client,
     ConnectionClosed,
@@ -27,7 +26,6 @@ from support import HANDSHAKES, REVISIONS, run
 
 Connect = Callable[..., Client]
 TRANSPORTS = ("memory", "stdio", "http")
-STDIO = [sys.executable, str(PEERS / "redstart_server.py"), "stdio"]
 STRUCTURED = REVISIONS[2:]
 FORMS = REVISIONS[2]
 
@@ -45,13 +43,14 @@ def protocol(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def connect(transport: str, protocol: str, start_http: Callable[..., str]) -> Connect:
     """A client of redstart's server, by one transport and one revision."""
+    command = peer("redstart") if transport == "stdio" else []
 
     def connect(**options: Any) -> Client:
         options = {"protocol": protocol, **options}
         if transport == "memory":
             return Client(build(), **options)
-        if transport == "stdio":
-            return Client(STDIO, stderr="capture", **options)
+        if command:
+            return Client(command, stderr="capture", **options)
         return Client(start_http(peer="redstart"), **options)
 
     return connect

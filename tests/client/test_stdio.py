@@ -7,13 +7,17 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
-from client.support import MCP_STDIO, handshake_client, python
+from client.support import PEER_PYTHON, PEERS, handshake_client, python
 from redstart.client import Client, ClientError, ConnectionClosed, InvalidReply, stdio
+from redstart.client.transport import Inbox
 from support import run, until
+
+MCP_STDIO = [PEER_PYTHON, str(PEERS / "mcp_server.py"), "stdio"]
+"""A process as users have it; other tests take forks of one, with `peer`."""
 
 
 @pytest.mark.parametrize("protocol", ["2025-11-25", "2026-07-28"])
@@ -130,6 +134,39 @@ def test_stderr_is_passed_on_unless_captured(capfd: pytest.CaptureFixture[str]) 
     assert "h\u00e9llo" not in capfd.readouterr().err
     run(main("inherit"))
     assert "h\u00e9llo" in capfd.readouterr().err
+
+
+TALKATIVE = """
+say(json.loads(sys.stdin.readline())["id"], INITIALIZED)
+sys.stdin.readline()
+id = json.loads(sys.stdin.readline())["id"]
+sys.stderr.write("before the answer\\n")
+say(id, {})
+sys.stdin.read()
+"""
+
+
+def test_what_the_server_wrote_to_stderr_is_shown_before_its_answer(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    opened = stdio.StdioTransport.open
+    pipes: list[Any] = []
+
+    async def late(self: stdio.StdioTransport, inbox: Inbox) -> None:
+        await opened(self, inbox)
+        assert self._process is not None
+        pipes.append(self._process.get_pipe_transport(2))
+        pipes[0].pause_reading()  # as if the loop came to it later
+
+    monkeypatch.setattr(stdio.StdioTransport, "open", late)
+
+    async def main() -> None:
+        async with Client(python(TALKATIVE), protocol="2025-11-25") as c:
+            await c.request("talk")
+            assert capfd.readouterr().err == "before the answer\n"
+            pipes[0].resume_reading()
+
+    run(main())
 
 
 STUBBORN = """

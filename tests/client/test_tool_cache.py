@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 from msgspec import UNSET
 
 from client.support import Request, http_server, modern
-from redstart.client import Client, RequestError
+from redstart.client import Client, InvalidReply, RequestError
 from redstart.client.tool_cache import ToolCache, is_wrapped
 from redstart.wire import types as t
 from support import MODERN, run
@@ -134,3 +135,56 @@ def test_which_schemas_are_wrappers(schema: object, wrapped: bool) -> None:
 def test_a_bare_object_is_a_wrapper_only_where_wrappers_are_needed() -> None:
     assert is_wrapped(RESULT, modern=False)
     assert not is_wrapped(RESULT, modern=True)
+
+
+# ---------------------------------------------------------------- output schemas
+
+
+def validated(schema: Any, result: dict[str, Any], **options: Any) -> Any:
+    """What a client makes of the result of a tool with this output schema."""
+    tool = {"name": "x", "inputSchema": {"type": "object"}, "outputSchema": schema}
+    answers = {"tools/list": {"tools": [tool]}, "tools/call": {"content": [], **result}}
+
+    async def handler(request: Request) -> None:
+        await request.result({"resultType": "complete", **answers[request.message["method"]]})
+
+    async def main() -> Any:
+        async with http_server(modern(handler)) as url, Client(url, **options) as c:
+            return (await c.call_tool("x")).structured
+
+    return run(main())
+
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0}}, "required": ["n"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "result"),
+    [
+        (NUMBER, {"structuredContent": {"n": 1, "more": True}}),
+        ({"type": ["array", "null"]}, {"structuredContent": None}),
+        (NUMBER, {"isError": True}),
+        (NUMBER, {"isError": True, "structuredContent": "anything"}),
+        ({"type": "object", "$ref": "https://schemas.example/x"}, {"structuredContent": {"n": "unchecked"}}),
+        ({"$schema": "https://other.example/dialect"}, {"structuredContent": 5}),
+        ("not a schema", {"structuredContent": 5}),
+    ],
+)
+def test_a_result_that_fits_or_cannot_be_checked(schema: Any, result: dict[str, Any]) -> None:
+    assert validated(schema, result) == result.get("structuredContent")
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ({"structuredContent": {"n": "1"}}, "does not fit the output schema.*n"),
+        ({"structuredContent": {"n": -1}}, "does not fit the output schema"),
+        ({"structuredContent": {}}, "does not fit the output schema"),
+        ({"structuredContent": [1]}, "does not fit the output schema"),
+        ({}, "lacks the structured content"),
+    ],
+)
+def test_a_result_that_does_not_fit_is_refused(result: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidReply, match=said):
+        validated(NUMBER, result)
+    assert validated(NUMBER, result, validate=False) == result.get("structuredContent")

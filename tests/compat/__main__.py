@@ -4,6 +4,7 @@ Outside of `make test`: the environments take minutes to install and hundreds of
 
     make compat                        all of them
     make compat ARGS="fastmcp3 dspy"   some of them
+    make compat ARGS="claude codex"    command lines from npm: they list our tools, and call one for a scripted model
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
+from compat.command_lines import COMMANDS  # noqa: E402
+from compat.command_lines import drive as drive_command_line  # noqa: E402
 from support import ROOT, free_port, node_packages, serving  # noqa: E402
 
 SERVER = str(HERE / "server.py")
@@ -68,9 +71,7 @@ def command(name: str) -> list[str]:
     if name in PEERS:
         return [str(environment(name, PEERS[name])), str(HERE / "clients" / PEERS[name].script)]
     node, folder = node_packages("compat", HERE / "node")
-    script = folder / "drive.mjs"
-    script.write_bytes((HERE / "node" / "drive.mjs").read_bytes())
-    return [node, str(script), NODE[name]]
+    return [node, str(folder / "drive.mjs"), NODE[name]]
 
 
 def drive(name: str, transport: str, target: Sequence[str]) -> str:
@@ -93,17 +94,23 @@ def drive(name: str, transport: str, target: Sequence[str]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make compat", description=__doc__)
-    parser.add_argument("peers", nargs="*", metavar="PEER", help=f"of {', '.join([*PEERS, *NODE])}")
-    wanted = parser.parse_args().peers or [*PEERS, *NODE]
-    unknown = set(wanted) - {*PEERS, *NODE}
+    known = [*PEERS, *NODE, *COMMANDS]
+    parser.add_argument("peers", nargs="*", metavar="PEER", help=f"of {', '.join(known)}")
+    wanted = parser.parse_args().peers or known
+    unknown = set(wanted) - set(known)
     if unknown:
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join([*PEERS, *NODE])}")
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     failed = 0
     for name in wanted:
-        port = free_port()
-        problems = {"stdio": drive(name, "stdio", [sys.executable, SERVER])}
-        with serving([sys.executable, SERVER, str(port)], port) as url:
-            problems["http"] = drive(name, "http", [url])
+        if name in COMMANDS:
+            problems = drive_command_line(name)
+            good = [what for what, problem in problems.items() if not problem]
+            print(f"{name}: {', '.join(good) or 'nothing'} worked", flush=True)
+        else:
+            port = free_port()
+            problems = {"stdio": drive(name, "stdio", [sys.executable, SERVER])}
+            with serving([sys.executable, SERVER, str(port)], port) as url:
+                problems["http"] = drive(name, "http", [url])
         for transport, problem in problems.items():
             if problem:
                 failed += 1

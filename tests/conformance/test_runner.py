@@ -86,6 +86,14 @@ def test_a_result_is_found_by_the_whole_name(tmp_path: Path) -> None:
     assert runner.read_result(tmp_path, "tools-list", "").outcome == "passed"
 
 
+def test_the_result_of_a_client_is_in_a_folder_of_its_group(tmp_path: Path) -> None:
+    folder = tmp_path / "auth" / "scope-step-up-2026-11-15T23-43-07-484Z"
+    folder.mkdir(parents=True)
+    (folder / "checks.json").write_text(json.dumps([{"id": "scope", "status": "SUCCESS"}]))
+    assert runner.read_result(tmp_path, "auth/scope-step-up", "", "").outcome == "passed"
+    assert runner.read_result(tmp_path, "scope-step-up", "", "").outcome == "failed"
+
+
 def test_every_expected_failure_says_what_it_waits_for() -> None:
     listed = runner.read_expected(HERE / "expected-failures.toml")
     assert all(entry.issue and entry.why for entry in listed.values())

@@ -157,6 +157,8 @@ def test_comparing() -> None:
         unknown = await c.call_tool("compare_birds", {"a": "Common Redstat", "b": "Mallard"})
         assert unknown.is_error
         assert "Did you mean Common Redstart" in unknown.text
+        short = await c.call_tool("compare_birds", {"a": "robin", "b": "Mallard"})
+        assert short.text == "The guide has no robin. Did you mean American Robin or European Robin?"
 
     offered(check)
 

@@ -74,6 +74,7 @@ def test_a_task_is_cancelled(place: Place) -> None:
     assert "cancelled" in place.client("cancel", task)
 
 
+@pytest.mark.slow("it waits for the lease of a worker; the album is the quick one")
 def test_paper_is_not_printed_twice(place: Place) -> None:
     task = place.begin("print_album", "copies=100000")
     place.until(task, "copies are printed")

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
 
 from redstart import Client, Depends, Image, Progress, ProtocolError, Server, Text, ToolError
@@ -34,6 +35,10 @@ class OwnError(Exception):
 
 def pid() -> int:
     return os.getpid()
+
+
+def doubled(price: Decimal) -> Decimal:
+    return 2 * price
 
 
 def echo(point: Point, day: date) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def test_clean_up_after_a_cancelled_async_handler(how: str) -> None:
     server = Server("depends")
     started = asyncio.Event()
 
-    @server.tool(timeout=0.05 if how == "timeout" else None)
+    @server.tool(timeout=0.5 if how == "timeout" else None)
     async def waits(c: Annotated[int, Depends(generator)], d: Annotated[int, Depends(async_generator)]) -> None:
         started.set()
         await asyncio.Event().wait()

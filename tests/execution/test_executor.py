@@ -448,7 +448,7 @@ def test_generators_are_closed_on_cancel_and_at_the_deadline(kind: str, how: str
     go_on = threading.Event()
     reached: list[str] = []
 
-    @server.tool(timeout=0.05 if how == "deadline" else None)
+    @server.tool(timeout=0.5 if how == "deadline" else None)
     def sync() -> Iterator[str]:
         try:
             started.set()
@@ -459,7 +459,7 @@ def test_generators_are_closed_on_cancel_and_at_the_deadline(kind: str, how: str
         finally:
             closed.set()
 
-    @server.tool(timeout=0.05 if how == "deadline" else None)
+    @server.tool(timeout=0.5 if how == "deadline" else None)
     async def asynchronous() -> AsyncIterator[str]:
         try:
             started.set()
@@ -474,7 +474,7 @@ def test_generators_are_closed_on_cancel_and_at_the_deadline(kind: str, how: str
             await until(started.is_set)
             peer.cancel(id)
         else:
-            assert "limit of 0.05 s" in await peer.failure(kind)
+            assert "limit of 0.5 s" in await peer.failure(kind)
         go_on.set()
         await until(closed.is_set)
 

@@ -7,6 +7,7 @@ import functools
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -18,6 +19,7 @@ import pytest
 
 from execution import process_tools as tools
 from redstart import Context, RegistrationError, Server, SyncContext, Tool
+from redstart.execution import processes
 from support import Peer, play, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
@@ -105,6 +107,7 @@ def test_one_call_at_a_time_per_child_and_no_more_children_than_allowed() -> Non
             [{"type": "text", "text": "see"}, {"type": "image", "data": "iVBORw==", "mimeType": "image/png"}],
         ),
         ("depends", {}, [{"type": "text", "text": '["value","open"]'}]),
+        ("doubled", {"price": "0.10000000000000000000001"}, [{"type": "text", "text": "0.20000000000000000000002"}]),
     ],
 )
 def test_results_of_all_kinds(name: str, arguments: dict[str, Any], content: list[Any]) -> None:
@@ -168,7 +171,7 @@ def test_a_child_that_dies_is_an_error_and_the_next_call_gets_another() -> None:
 @pytest.mark.parametrize("how", ["cancel", "timeout", "disconnect", "stop"])
 def test_a_child_is_killed_with_its_own_children(tmp_path: Path, how: str) -> None:
     server = Server("kills")
-    server.tool(executor="process", timeout=2.0 if how == "timeout" else None)(tools.hangs)
+    server.tool(executor="process", timeout=4.0 if how == "timeout" else None)(tools.hangs)
     server.tool(executor="process")(tools.pid)
     marker = tmp_path / "pids"
     found: list[int] = []
@@ -181,7 +184,7 @@ def test_a_child_is_killed_with_its_own_children(tmp_path: Path, how: str) -> No
         if how == "cancel":
             peer.cancel(id)
         elif how == "timeout":
-            assert "limit of 2 s" in (await answer)["result"]["content"][0]["text"]
+            assert "limit of 4 s" in (await answer)["result"]["content"][0]["text"]
         elif how == "disconnect":
             await peer.close()
         else:
@@ -329,6 +332,36 @@ def test_a_script_run_as_a_file_is_loaded_by_its_path(tmp_path: Path) -> None:
     parent, (name, child) = json.loads(done.stdout)
     assert name == "__redstart_main__"
     assert int(child) != parent
+
+
+def test_the_process_that_ends_children_is_waited_for_at_a_normal_end(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    command = [sys.executable, "-W", "always::ResourceWarning", str(script)]
+    done = subprocess.run(command, capture_output=True, timeout=50, check=False, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_end_does_not_hang_if_the_process_that_ends_children_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "PATIENCE", 0.01)
+    reaper = processes.Reaper()
+    reaper.end()  # none was started
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
+    reaper.watch(child.pid)
+    process = reaper._process
+    assert process is not None
+    try:
+        os.kill(process.pid, signal.SIGSTOP)
+        reaper.end()
+        assert process.poll() is None
+        os.kill(process.pid, signal.SIGCONT)
+        assert process.wait(20) == 0
+        assert child.wait(20) == -signal.SIGKILL  # its pipe was closed
+        reaper.forget(child.pid)  # a thread that is late harms nothing
+    finally:
+        for one in (process, child):
+            one.kill()
+            one.communicate()
 
 
 UNGUARDED = """

@@ -29,7 +29,7 @@ def message(id: Any, method: str, **params: Any) -> bytes:
 
 
 def post(body: bytes, *headers: str) -> bytes:
-    lines = ["POST /mcp HTTP/1.1", "Host: localhost", "Content-Type: application/json", *headers]
+    lines = ["POST /mcp HTTP/1.1", "Host: localhost:8000", "Content-Type: application/json", *headers]
     return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
 

@@ -15,7 +15,11 @@ from faults.running import MAX_BYTES, attacked, peak, read, serving
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc here")
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+QUICK = ("undisturbed", "batches")
+SLOW = pytest.mark.slow("each attack goes on for seconds")
+
+
+@pytest.mark.parametrize("attack", [*QUICK, *(pytest.param(name, marks=SLOW) for name in ATTACKS if name not in QUICK)])
 def test_an_attack_costs_no_more_than_its_share(attack: str) -> None:
     with serving() as (process, port, noise), Client(port) as good:
         with attacked(attack, port, 2) as attacker:

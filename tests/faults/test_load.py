@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.load import LONGEST, SERVER, cancelled, drained, half_open, same_id
+from faults.load import LONGEST, SERVER, abandoned, cancelled, drained, half_open, same_id
 from faults.running import read, serving
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc here")
@@ -15,6 +15,7 @@ SLACK = 10
 """How much longer a time may be on a machine that runs other tests."""
 
 
+@pytest.mark.slow("the deadline of a request is eight seconds")
 def test_half_open_connections_are_closed_and_hold_up_nobody() -> None:
     with serving(SERVER) as (_, port, noise):
         figures = asyncio.run(half_open(port, 200))
@@ -46,3 +47,10 @@ def test_calls_that_are_cancelled_leave_nothing_behind() -> None:
     assert figures["fds more"] <= 0
     assert figures["KiB more"] < 4096
     assert figures["next call ms"] < 1000 * LONGEST * SLACK
+
+
+def test_sessions_that_nobody_uses_cost_next_to_nothing() -> None:
+    with serving(SERVER) as (process, port, noise):
+        figures = asyncio.run(abandoned(port, process.pid, 2000))
+        assert b"Traceback" not in read(noise)
+    assert figures["MiB more"] < 25, figures  # as many are in use as there may be; the full size has the limit of 50

@@ -189,7 +189,7 @@ ROWS: list[tuple[str, Bad, str]] = [
     ("Server", {"cache": 60}, "Server: cache must be a Cache, or None, not 60; write Cache(ttl=60)"),
     ("Server", {"on_duplicate": "raise"}, "Server: on_duplicate must be one of warn, error, replace, not 'raise'"),
     ("Server", {"on_duplicate": "eror"}, 'Did you mean "error"?'),
-    ("Server", {"auth": "s3cret"}, "Server: auth must be a function of the token that returns the user, or None, not a str"),
+    ("Server", {"auth": "s3cret"}, "Server: auth must be a class of redstart.auth, as BearerTokens({…}), a function of the token that returns the user, or None, not a str"),
     ("Server", {"store": 5}, ") or a store, not int"),
     ("Server", {"store": "radis://u:secret@h"}, "no store is known for 'radis://***@h'"),
     ("Server", {"keys": "secret"}, "keys= is a list of keys"),

@@ -235,6 +235,16 @@ def test_an_unknown_uri_is_not_found_by_the_code_of_the_revision(era: str) -> No
     assert refused(notes(), era, "resources/read")["code"] == -32602
 
 
+def test_what_cannot_be_sent_is_told_with_its_line(era: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("odd")
+    server.resource("odd://one")(lambda: object())
+    server.prompt(lambda: object(), name="odd")
+    for method, params in (("resources/read", {"uri": "odd://one"}), ("prompts/get", {"name": "odd"})):
+        caplog.clear()
+        assert __file__ not in refused(server, era, method, **params)["message"]
+        assert f"{__file__}:" in caplog.text, method
+
+
 @pytest.mark.requirement("91", "T53")
 def test_an_exception_is_told_by_its_type_and_an_id(era: str, caplog: pytest.LogCaptureFixture) -> None:
     def leak() -> str:

@@ -76,6 +76,42 @@ class Row(tuple[int, ...]):
     """A tuple without names."""
 
 
+class Markup(str):
+    """A text of a library, as those of BeautifulSoup and markupsafe."""
+
+
+class Metres(float):
+    pass
+
+
+class Count(int):
+    pass
+
+
+class Data(bytes):
+    pass
+
+
+class Moment(dt.datetime):
+    """A time of a library, as those of pandas, pendulum and freezegun."""
+
+
+class Planet(enum.Enum):
+    EARTH = (5.97, 6371)
+    MARS = (0.64, 3389)
+
+
+@dataclasses.dataclass
+class Item:
+    price: Decimal = Decimal("9.90")
+    seen: dt.datetime | None = None
+
+
+class Sold(NamedTuple):
+    to: str
+    planets: list[Planet]
+
+
 def serve(value: Any, annotation: Any = None, *, server: dict[str, Any] | None = None, **options: Any) -> Server:
     def handler() -> Any:
         return value() if callable(value) else value
@@ -160,7 +196,10 @@ def test_bytes_of_another_kind_are_an_embedded_blob() -> None:
         (dt.date(2026, 1, 2), '"2026-01-02"'),
         (Path("/tmp/x"), '"/tmp/x"'),
         (uuid.UUID(int=5), '"00000000-0000-0000-0000-000000000005"'),
-        (Decimal("1.10"), "1.10"),
+        (Decimal("1.10"), '"1.10"'),
+        ([Markup("a"), Count(1), Metres(1.5), Moment(2026, 1, 2)], '["a",1,1.5,"2026-01-02T00:00:00"]'),
+        (Markup("a text"), "a text"),
+        ([Data(b"a")], '["YQ=="]'),
         (Place("here"), '{"name":"here","pair":null}'),
         (Model(n=1, when=dt.date(2026, 1, 2)), '{"n":1,"when":"2026-01-02"}'),
         (Record(1), '{"someName":1}'),
@@ -228,6 +267,45 @@ def test_structured_content_in_every_revision(era: str, annotation: Any, value: 
     assert (list(listed["outputSchema"]["properties"]) == ["result"]) is wrapped
     assert listed["outputSchema"].get("x-fastmcp-wrap-result", False) is wrapped
     jsonschema.validate(result["structuredContent"], listed["outputSchema"])
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "raw"),
+    [
+        (Decimal, Decimal("1.10"), "1.10"),
+        (list[Decimal], [Decimal(5)], ["5"]),
+        (Item, Item(seen=Moment(2026, 1, 2)), {"price": "9.90", "seen": "2026-01-02T00:00:00"}),
+        (list[str], [Markup("ab")], ["ab"]),
+        (int, Count(3), 3),
+        (list[float], [Metres(1.5)], [1.5]),
+        (list[bytes], [Data(b"a")], ["YQ=="]),
+        (dt.datetime, Moment(2026, 1, 2, tzinfo=dt.UTC), "2026-01-02T00:00:00+00:00"),
+        (Planet, Planet.MARS, "MARS"),
+        (dict[str, Planet], {"home": Planet.EARTH}, {"home": "EARTH"}),
+        (Sold, Sold("me", [Planet.EARTH]), {"to": "me", "planets": ["EARTH"]}),
+    ],
+)
+def test_values_are_sent_as_their_schema_says(annotation: Any, value: Any, raw: Any) -> None:
+    server = serve(value, annotation)
+    [listed] = ask(server, MODERN, "tools/list")["tools"]
+    sent = ask(server, MODERN, "tools/call", name="tool", arguments={})["structuredContent"]
+    assert sent == (raw if isinstance(raw, dict) else {"result": raw})
+    jsonschema.validate(sent, listed["outputSchema"])
+
+
+@pytest.mark.parametrize("era", REVISIONS)
+def test_a_text_of_a_library_is_a_text(era: str) -> None:
+    assert call(Markup("ab"), str, era)["content"] == [{"type": "text", "text": "ab"}]
+    server = Server("texts")
+    server.resource("a://b")(lambda: Markup("ab"))
+    server.prompt(lambda: Markup("ab"), name="p")
+    assert ask(server, era, "resources/read", uri="a://b")["contents"][0]["text"] == "ab"
+    assert ask(server, era, "prompts/get", name="p")["messages"][0]["content"]["text"] == "ab"
+
+
+def test_a_whole_number_is_no_decimal() -> None:
+    """As in `sum(prices)` without a price: its schema promises a text."""
+    assert call(0, Decimal)["isError"] is True
 
 
 @pytest.mark.parametrize("era", [era for era in REVISIONS if era >= "2025-06-18"])

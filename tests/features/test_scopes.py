@@ -194,13 +194,19 @@ def test_the_users_of_requests_that_run_at_once_stay_apart() -> None:
     run(test())
 
 
-def test_without_auth_nobody_has_a_scope() -> None:
+def test_without_auth_nobody_has_a_scope(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         refused = await Http(notes().asgi()).modern(1, "tools/call", {"name": "write", "arguments": {}})
         assert refused.status == 403
         assert "www-authenticate" not in refused.headers
 
     run(test())
+    assert "test_scopes.py:" in caplog.text
+    assert "write needs the scopes notes:read notes:write, and nobody has them: give the Server auth=" in caplog.text
+    caplog.clear()
+    notes(stdio_scopes="notes:write")
+    notes(auth=lambda token: None)
+    assert caplog.text == ""
 
 
 STDIO = """
@@ -240,3 +246,15 @@ def test_on_stdio_the_local_user_has_the_scopes_that_the_operator_gives(scopes: 
     else:
         assert "needs a token with the scopes: write" in answer["error"]["message"]
         assert "stdio_scopes=" in said
+
+
+def test_a_scope_does_not_open_what_is_not_visible_for_its_user() -> None:
+    async def main() -> None:
+        async with Client(notes(), user=User("eve", scopes="mcp notes:read notes:write")) as eve:
+            names = [tool.name for tool in await eve.list_tools()]
+            assert "write" in names
+            assert "secret" not in names
+            with pytest.raises(RequestError, match="Unknown tool"):
+                await eve.call_tool("secret", {})
+
+    run(main())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from redstart import Context, Server
 
 
-def make_server() -> Server:
+def make_server(**settings: Any) -> Server:
     logging.getLogger("redstart").setLevel(logging.CRITICAL)
-    server = Server("fuzz", version="1")
+    server = Server("fuzz", version="1", **settings)
 
     @server.tool
     async def echo(text: str = "") -> str:

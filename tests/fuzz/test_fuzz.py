@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from fuzz.arguments import arguments
+from fuzz.http import http_asgi, http_socket, no_faults
+from fuzz.http import judge as judge_response
 from fuzz.mutate import ANY, Expected, Mutator, expected
+from fuzz.requests import Request
 from fuzz.targets import Failure, in_memory, judge, over_asgi, over_stdio
 
 
@@ -26,17 +29,16 @@ def _level() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _own_garbage() -> Iterator[None]:
+def _own_garbage() -> None:
     """What other tests have left in memory is not collected while the clock runs: that takes half a second."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.requirement("R1")
 @pytest.mark.parametrize(
-    ("target", "count"), [(in_memory, 6000), (over_asgi, 2000), (over_stdio, 2000), (arguments, 400)]
+    ("target", "count"),
+    [(in_memory, 2000), (over_asgi, 1000), (over_stdio, 1000), (arguments, 200), (http_asgi, 1000), (http_socket, 300)],
 )
 def test_a_short_run(target: Any, count: int) -> None:
     assert asyncio.run(target(Mutator(20260728), count, lambda: True)) >= count
@@ -71,6 +73,33 @@ def test_the_messages_are_of_every_kind() -> None:
 def test_a_broken_promise_is_seen(wanted: Expected, answers: list[Any]) -> None:
     with pytest.raises(Failure):
         judge(b"message", wanted, answers)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body"),
+    [
+        (500, {}, b""),
+        (503, {}, b""),
+        (200, {b"content-type": b"application/json"}, b'{"error":{"code":-32603}}'),
+        (200, {b"content-type": b"application/json"}, b'{"result":'),
+        (401, {}, b""),
+        (403, {}, b""),
+    ],
+)
+def test_a_response_that_is_a_fault_is_seen(status: int, headers: dict[bytes, bytes], body: bytes) -> None:
+    with pytest.raises((Failure, ValueError)):
+        judge_response(Request("POST", "/mcp", [], []), status, headers, body)
+
+
+def test_a_fault_in_the_log_is_seen_and_what_is_on_purpose_is_not() -> None:
+    with no_faults() as faults:
+        for text in ("on purpose", "a key is missing"):
+            try:
+                raise RuntimeError(text)
+            except RuntimeError:
+                logging.getLogger("redstart").exception("the tool failed")
+        logging.getLogger("redstart").warning("nothing")
+    assert faults.found == ["the tool failed: RuntimeError('a key is missing')"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ server = Server("asking", version="1.0.0")
 runs: Counter[str] = Counter()
 performed: Counter[str] = Counter()
 ended: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-LIMIT = 0.4
+LIMIT = 1.0
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from auth.support import Issuer, issuing
-from support import free_port, serving
+from support import DEADLINE, free_port, serving
 
 SERVER = """
 from redstart import Context, Server
@@ -53,7 +53,7 @@ def test_mcp_client_with_tokens(served: tuple[Issuer, str], mode: str) -> None:
     async def call(tool: str, **claims: Any) -> str:
         token = issuer.token({"aud": url, **claims})
         async with (
-            httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}) as http,
+            httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=DEADLINE) as http,
             Client(streamable_http_client(url, http_client=http), mode=mode) as client,
         ):
             assert [one.name for one in (await client.list_tools()).tools] == ["whoami", "reset"]

@@ -121,14 +121,14 @@ def test_a_header_without_an_end_is_given_up() -> None:
 def test_a_large_message_in_small_pieces_is_not_copied_again_and_again() -> None:
     import time
 
-    started = time.perf_counter()
+    started = time.process_time()
     for framing, head, tail in (("newline", b"", b"\n"), ("content-length", b"Content-Length: 50000000\r\n\r\n", b"")):
         framer = Framer(framing)  # type: ignore[arg-type]
         framer.feed(head)
         chunk = b"x" * 10_000
         found = [m for _ in range(5_000) for m in framer.feed(chunk)] + framer.feed(tail)
         assert [len(m) for m in found] == [50_000_000]
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
 
 
 @pytest.mark.requirement("2")

@@ -192,4 +192,4 @@ def id_of(call: Call) -> int:
 
 
 TestPeer = Peer.TestCase
-TestPeer.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestPeer.settings = settings(max_examples=100, stateful_step_count=30)

@@ -76,7 +76,7 @@ def accepts(read: Any, value: Any) -> bool:
     return True
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150)
 @given(annotations, st.lists(values, min_size=1, max_size=5))
 def test_schema_and_decoder_accept_the_same(annotation: Any, candidates: list[Any]) -> None:
     shape = compile_type(annotation)
@@ -89,7 +89,7 @@ def test_schema_and_decoder_accept_the_same(annotation: Any, candidates: list[An
         assert accepts(lambda v: shape.decode(msgspec.json.encode(v)), value) == expected, (annotation, schema, value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 @given(annotations, values)
 def test_bytes_and_builtins_give_the_same_value(annotation: Any, value: Any) -> None:
     shape = compile_type(annotation)
@@ -106,7 +106,7 @@ names = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100)
 @given(names, st.data())
 def test_bind_accepts_what_the_input_schema_accepts(keys: list[str], data: st.DataObject) -> None:
     rows = [(key, data.draw(annotations), "", data.draw(st.booleans()), EMPTY) for key in keys]

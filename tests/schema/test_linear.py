@@ -6,7 +6,7 @@ import sys
 import uuid
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import make_dataclass
 from decimal import Decimal
 from typing import Any, Union
@@ -49,11 +49,11 @@ def at_most(calls: int) -> Iterator[Callable[[], int]]:
         sys.setprofile(before)
 
 
-def refusal(annotation: Any, value: Any) -> str:
+def refusal(annotation: Any, value: Any, *, counted: bool = True) -> str:
     """What is said about a value of one argument, within the bound; "" if it is accepted."""
     signature = Signature.from_parameters("t", [("x", annotation, "", True, EMPTY)])
     raw = msgspec.json.encode({"x": value})
-    with at_most(CALLS_PER_BYTE * len(raw) + 2000):
+    with at_most(CALLS_PER_BYTE * len(raw) + 2000) if counted else nullcontext():
         try:
             signature.bind(raw)
         except ShapeError as error:
@@ -102,7 +102,7 @@ def towers(draw: st.DrawFn) -> tuple[Any, Any]:
     return Union[tuple(globals()[name] for name in names)], value  # noqa: UP007
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(towers())
 def test_the_work_for_a_random_type_is_linear(built: tuple[Any, Any]) -> None:
     refusal(*built)
@@ -263,8 +263,9 @@ class Owned(pydantic.BaseModel):
     ],
 )
 def test_values_that_have_one_hash_are_not_compared_with_each_other(annotation: Any, write: Any) -> None:
-    assert "have one hash" in refusal(annotation, write(range(0, MODULUS * 40_000, MODULUS)))  # minutes to compare
-    assert refusal(annotation, write(range(MANY))) == ""
+    alike = write(range(0, MODULUS * 40_000, MODULUS))  # minutes to compare; to count calls would take a second
+    assert "have one hash" in refusal(annotation, alike, counted=False)
+    assert refusal(annotation, write(range(MANY // 5))) == ""
 
 
 def test_one_value_many_times_is_one_value() -> None:

@@ -51,6 +51,12 @@ class Pair:
 
 
 @dataclasses.dataclass
+class Pair3:
+    left: Point3
+    right: Point3
+
+
+@dataclasses.dataclass
 class Picky:
     n: Annotated[int, at.Ge(3)]
 
@@ -377,12 +383,25 @@ def test_type(annotation: Any, schema: Any, good: list[tuple[Any, Any]], bad: li
             shape.decode(msgspec.json.encode(value))
 
 
-NATIVE = [int, str, list[int], Point, Tree, Movie, Box, Color, int | None, Get | Put, Annotated[int, at.Ge(3)], Pair]
+NATIVE = [int, str, list[int], Point3, Tree, Movie, Box, Color, int | None, Get | Put, Annotated[int, at.Ge(3)], Pair3]
 # msgspec 0.22 crashes the process on unions of limits with fixed tuples or TypedDicts.
 CRASHES = tuple[int, str] | Annotated[int, msgspec.Meta(lt=2)]
 CrashesInside = dataclasses.make_dataclass("CrashesInside", [("x", CRASHES)])
 CRASHES_TOO = Movie | Annotated[str, msgspec.Meta(pattern="^a", max_length=2)] | set[int]
-NOT_NATIVE = [CRASHES, CRASHES_TOO, CrashesInside, Spot, Picky, pathlib.Path, Model, Cat, list[pathlib.Path], Odd]
+NOT_NATIVE = [
+    CRASHES,
+    CRASHES_TOO,
+    CrashesInside,
+    Point,
+    Pair,
+    Spot,
+    Picky,
+    pathlib.Path,
+    Model,
+    Cat,
+    list[pathlib.Path],
+    Odd,
+]
 
 
 @pytest.mark.parametrize("annotation", NATIVE, ids=str)
@@ -604,3 +623,17 @@ def test_a_text_means_something_only_in_the_code_that_it_stands_in() -> None:
         for annotation in (text, list[text], dict[str, text], Annotated[text, "note"]):  # type: ignore[valid-type]
             with pytest.raises(UnsupportedType, match="is a text, where a type is needed"):
                 compile_type(annotation)
+
+
+def test_defaults_of_a_dataclass_are_there_when_it_is_sent_again() -> None:
+    """msgspec does not set them on the object, and would leave them out of its JSON."""
+
+    @dataclasses.dataclass
+    class Size:
+        width: int
+        height: int = 2
+
+    read = compile_type(Size).decode(b'{"width": 1}')
+    assert read == Size(1, 2)
+    assert vars(read) == {"width": 1, "height": 2}
+    assert msgspec.json.encode(read) == b'{"width":1,"height":2}'

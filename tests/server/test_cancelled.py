@@ -114,7 +114,9 @@ def many_descriptors() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("many_descriptors")
-@pytest.mark.parametrize("kind", ["coroutine", "thread"])
+@pytest.mark.parametrize(
+    "kind", ["coroutine", pytest.param("thread", marks=pytest.mark.slow("coroutines are the quick ones"))]
+)
 def test_cancelled_by_hanging_up_on_http(kind: str) -> None:
     port = free_port()
     with serving([sys.executable, SERVER, str(port)], port):

@@ -16,6 +16,7 @@ from fastmcp.tools import ToolResult as FastResult
 from mcp.types import CallToolResult, TextContent
 
 from redstart import Client, Context, Depends, Directory, File, RegistrationError, Server, SyncContext
+from redstart.features.rules import OptionError
 
 HERE = Path(__file__)
 
@@ -81,6 +82,16 @@ def test_methods_of_others_are_named(name: str, ours: str) -> None:
     with pytest.raises(AttributeError, match=re.escape(f"a Server has no attribute {name!r}: write {ours}")):
         getattr(Server("s"), name)
     assert not hasattr(Server("s"), "zzz")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("port", 'write it where it is served: server.run("http", port=…)'), ("stateless_http", "leave it out: ")],
+)
+def test_options_of_others_are_told_apart(name: str, said: str) -> None:
+    options: dict[str, Any] = {name: 1}
+    with pytest.raises(OptionError, match=re.escape(f'a Server has no option "{name}"; {said}')):
+        Server("s", **options)
 
 
 def said_by(call: Callable[[Client], Any], *tools: Callable[..., Any]) -> str:

@@ -19,9 +19,6 @@ PATIENCE = 20.0
 class Place:
     """Where a store is. Each `open` is as another process would do it."""
 
-    processes = True
-    """Whether several processes can share it."""
-
     def __init__(self, name: str, url: str) -> None:
         self.name = name
         self.url = url
@@ -46,8 +43,6 @@ class Place:
 
 class MemoryPlace(Place):
     """One store for all, because memory is not shared."""
-
-    processes = False
 
     def __init__(self) -> None:
         super().__init__("memory", "memory://")

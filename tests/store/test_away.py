@@ -118,6 +118,7 @@ def test_an_engine_that_is_killed_and_started_again(engine: Engine) -> None:
     run(body())
 
 
+@pytest.mark.slow("it waits for the time limits of both drivers")
 def test_an_engine_that_does_not_answer(engine: Engine) -> None:
     async def body() -> None:
         store = open_store(engine.url)

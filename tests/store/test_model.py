@@ -24,7 +24,7 @@ from store.engines import Engine
 from store.places import NAMES, PATIENCE, MemoryPlace, Place, ServerPlace, SqlitePlace
 
 T = TypeVar("T")
-EXAMPLES = {"memory": 150, "sqlite": 60, "redis": 25, "postgresql": 20}
+EXAMPLES = {"memory": 60, "sqlite": 30, "redis": 15, "postgresql": 12}
 HOUR = 3600.0
 IDS = st.sampled_from(["t0", "t1", "t2", "t3", "t4"])
 OWNERS = st.sampled_from(["ada", "eve", ""])

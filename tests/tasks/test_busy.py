@@ -41,8 +41,17 @@ def busy(child: Child) -> tuple[str, str, str]:
 
 @pytest.mark.requirement("144")
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("engine", ["sqlite", "redis"])
-@pytest.mark.parametrize(("tool", "processes", "typical"), [("spin", 1, 1.0), ("spin_apart", BUSY, 0.1)])
+@pytest.mark.parametrize(
+    ("engine", "tool", "processes", "typical"),
+    [
+        ("sqlite", "spin", 1, 1.0),
+        pytest.param(
+            "redis", "spin", 1, 1.0, marks=pytest.mark.slow("every poll waits for its turn among four threads")
+        ),
+        ("sqlite", "spin_apart", BUSY, 0.1),
+        pytest.param("redis", "spin_apart", BUSY, 0.1, marks=pytest.mark.slow("SQLite is the quick one")),
+    ],
+)
 def test_busy_tasks_leave_room_for_polling(
     engine: str, tool: str, processes: int, typical: float, tmp_path: Path
 ) -> None:

@@ -234,12 +234,12 @@ def test_a_task_that_waits_for_answers_does_not_run() -> None:
     async def script(peer: Peer) -> None:
         id = (await started(peer, "asks"))["taskId"]
         (key,) = (await until(peer, id, "input_required"))["inputRequests"]
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.2)
         answers = {key: {"action": "accept", "content": {"answer": "Ada"}}}
         await peer.call("tasks/update", taskId=id, inputResponses=answers)
         assert (await until(peer, id))["result"]["content"][0]["text"] == "Ada"
 
-    with_peer(MODERN, script, server=waiting(max_run=0.3)[0])
+    with_peer(MODERN, script, server=waiting(max_run=1)[0])
 
 
 # ---------------------------------------------------------------- too late
@@ -251,7 +251,7 @@ def test_a_task_that_waits_for_answers_does_not_run() -> None:
 def test_the_late_result_of_a_thread_is_discarded(era: str, how: str) -> None:
     """A function in a thread that does not look at `ctx.cancelled` cannot be stopped: what it returns is not used."""
     began, go, done = threading.Event(), threading.Event(), threading.Event()
-    server = Server("limits", threads=2, tasks=TaskLimits(max_run=0.2 if how == "max_run" else 60))
+    server = Server("limits", threads=2, tasks=TaskLimits(max_run=1 if how == "max_run" else 60))
 
     @server.tool(task="optional")
     def deaf() -> str:

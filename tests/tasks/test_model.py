@@ -331,7 +331,7 @@ def test_a_task_has_one_end_whatever_happens() -> None:
     run_state_machine_as_test(
         TaskMachine,
         settings=settings(
-            max_examples=80,
+            max_examples=40,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

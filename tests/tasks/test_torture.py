@@ -8,10 +8,13 @@ from store.engines import program
 from tasks.torture import torture
 
 NEEDS = {"redis": "redis-server", "postgresql": "postgres"}
+SLOW = pytest.mark.slow("an engine that is killed comes back after seconds; the quick run kills workers only")
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("engine", ["sqlite", "redis", "postgresql"])
+@pytest.mark.parametrize(
+    "engine", ["sqlite", pytest.param("redis", marks=SLOW), pytest.param("postgresql", marks=SLOW)]
+)
 def test_no_task_is_lost(engine: str) -> None:
     if engine in NEEDS:
         program(NEEDS[engine])

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import warm
 from support import DEADLINE, MODERN, NOVEMBER, initialize, message, modern
 
 HERE = Path(__file__).parent
@@ -24,11 +25,21 @@ STDIO_SERVER = HERE / "stdio_server.py"
 class Child:
     """A child process whose streams are read with a deadline, never with a sleep."""
 
-    def __init__(self, *arguments: str, command: list[str] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        script: Path = STDIO_SERVER,
+        fresh: bool = False,
+        command: list[str] | None = None,
+        **options: Any,
+    ) -> None:
+        """Run `command`, or the script; `fresh`, if the test is about how Python starts or about the process itself."""
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         env = {**os.environ, **options.pop("env", {})}
-        argv = command or [sys.executable, str(STDIO_SERVER), *arguments]
-        self.process = subprocess.Popen(argv, env=env, **{**pipes, **options})
+        self._fresh = fresh or command is not None
+        if command is None:
+            command = [sys.executable, str(script), *arguments] if fresh else warm.command(script, *arguments)
+        self.process = subprocess.Popen(command, env=env, **{**pipes, **options})
         self._buffers = {"stdout": b"", "stderr": b""}
 
     def __enter__(self) -> Child:
@@ -42,6 +53,11 @@ class Child:
             if stream is not None:
                 with suppress(BrokenPipeError):
                     stream.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._fresh, "this is the id of another process: say fresh=True"
+        return self.process.pid
 
     def write(self, *messages: bytes, end: bytes = b"\n") -> None:
         stdin = self.process.stdin

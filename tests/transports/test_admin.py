@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from redstart import Client, ProtocolError, Server, ToolError
+from redstart.inspector.host import Host
 from redstart.observe.metrics import CallMetrics
 from support import DEADLINE, MODERN, NOVEMBER, Peer, free_port, modern, play, refused, run
 from tasks.clients import EXTENSION, started, until
@@ -217,21 +218,24 @@ def test_a_server_whose_tools_change_has_a_bounded_number_of_series() -> None:
     assert metrics.figures()['redstart_calls_total{method="tools/call",name="_other",outcome="ok"}'] == 100
 
 
-def test_the_runs_of_tasks_are_counted_apart() -> None:
+@pytest.mark.parametrize("inspected", [False, True])
+def test_the_runs_of_tasks_are_counted_apart(inspected: bool) -> None:
     server = Server("jobs")
-    metrics = CallMetrics(server.runtime.known_name)
-    server.runtime.observe(metrics.begin)
 
     @server.tool(task="optional")
     async def work() -> int:
         return 1
 
+    hosted: Any = Host(server) if inspected else server
+    metrics = CallMetrics(hosted.runtime.known_name)
+    hosted.runtime.observe(metrics.begin)
+
     async def script() -> None:
-        peer = await Peer(server, MODERN, capabilities=EXTENSION).open()
+        peer = await Peer(hosted, MODERN, capabilities=EXTENSION).open()
         await until(peer, (await started(peer, "work"))["taskId"])
         await peer.close()
 
-    run(script(), server)
+    run(script(), hosted)
     figures = metrics.figures()
     assert figures['redstart_calls_total{method="tools/call",name="work",outcome="ok"}'] == 1
     assert figures['redstart_task_runs_total{name="work",outcome="ok"}'] == 1

@@ -223,7 +223,7 @@ def test_a_function_that_takes_too_long_is_a_503(asynchronous: bool, monkeypatch
             assert "0.05 seconds" in response.json()["error"]["message"]
         go.set()
 
-    monkeypatch.setattr("redstart.server.authenticate.SECONDS", 0.05)
+    monkeypatch.setattr("redstart.access.authenticator.SECONDS", 0.05)
     run(test())
 
 

@@ -27,7 +27,7 @@ def call(id: Any, tool: str, **arguments: Any) -> tuple[bytes, list[str]]:
 
 def resident(child: Child, kind: str = "VmRSS") -> int:
     """The memory of a process, in bytes: now, or with `VmHWM` the most that it ever had."""
-    for line in Path(f"/proc/{child.process.pid}/status").read_text().splitlines():
+    for line in Path(f"/proc/{child.pid}/status").read_text().splitlines():
         if line.startswith(kind):
             return int(line.split()[1]) * 1024
     raise AssertionError(f"no {kind}")
@@ -81,7 +81,7 @@ def test_a_body_in_small_chunks_is_not_taken_for_trailers() -> None:
 
 def idle_after(*requests: bytes, connections: int) -> int:
     """How much a server grows by connections that each sent these requests and now say nothing."""
-    with serving() as (child, host, port), Socket(host, port) as first:
+    with serving(fresh=True) as (child, host, port), Socket(host, port) as first:
         for request in requests:
             first.socket.sendall(request)
             first.response()
@@ -159,6 +159,7 @@ def read_slowly(client: Socket, pause: Callable[[], None]) -> bytes:
     return body
 
 
+@pytest.mark.slow("it reads many megabytes a little at a time")
 def test_a_client_that_reads_slowly_gets_all() -> None:
     with serving(write_deadline=2) as (_, host, port), Socket(host, port) as client:
         body, headers = call(1, "long", size=24 * MIB)
@@ -200,7 +201,7 @@ def ask_for(client: Socket, kind: str, size: int) -> None:
 @linux
 @pytest.mark.parametrize("kind", ["reply", "stream"])
 def test_what_waits_for_all_clients_together_is_bounded(kind: str) -> None:
-    with serving(max_unsent_bytes=32 * MIB) as (child, host, port), ExitStack() as stack:
+    with serving(fresh=True, max_unsent_bytes=32 * MIB) as (child, host, port), ExitStack() as stack:
         with Socket(host, port) as first:  # what one of them takes is part of what a server needs
             ask_for(first, kind, 12 * MIB)
             assert first.response()[0] == 200
@@ -238,7 +239,7 @@ def test_a_reply_larger_than_what_may_wait_is_sent() -> None:
 
 @linux
 def test_calls_whose_clients_have_gone_take_bounded_memory() -> None:
-    with serving(drain=0.1) as (child, host, port), Socket(host, port) as good:
+    with serving(fresh=True, drain=0.1) as (child, host, port), Socket(host, port) as good:
         good.post(initialize())
         session = f"Mcp-Session-Id: {good.response()[1]['mcp-session-id']}"
         before = resident(child)
@@ -287,7 +288,7 @@ def test_a_request_sent_ahead_is_not_told_to_go_on_in_the_middle_of_a_response()
 @linux
 def test_what_is_sent_ahead_is_read_only_as_it_is_answered() -> None:
     count = 10_000
-    with serving() as (child, host, port), Socket(host, port) as client:
+    with serving(fresh=True) as (child, host, port), Socket(host, port) as client:
         body, headers = call(1, "nap", seconds=1)
         client.post(body, *headers)
         child.read_until(b"napping\n", "stderr")
@@ -321,7 +322,7 @@ def test_a_stream_to_an_old_client_ends_with_the_connection_and_has_no_chunks() 
 
 @linux
 def test_a_body_in_tiny_chunks_takes_no_more_than_its_size() -> None:
-    with serving() as (child, host, port), Socket(host, port) as client:
+    with serving(fresh=True) as (child, host, port), Socket(host, port) as client:
         before = resident(child)
         client.socket.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n")
         for _ in range(100):
@@ -341,7 +342,7 @@ def outcome(client: Socket) -> int:
 @linux
 def test_large_bodies_that_do_not_end_have_a_size_in_all() -> None:
     head = POST + b"Content-Length: %d\r\n\r\n" % (4 * MIB)
-    with serving(body_deadline=3) as (child, host, port), ExitStack() as stack:
+    with serving(fresh=True, body_deadline=3) as (child, host, port), ExitStack() as stack:
         before = resident(child)
         clients = [stack.enter_context(Socket(host, port)) for _ in range(60)]
         for client in clients:

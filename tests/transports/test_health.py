@@ -164,7 +164,9 @@ def test_under_a_host_a_server_that_stops_is_not_ready() -> None:
     run(test())
 
 
-@pytest.mark.parametrize("how", ["killed", "paused"])
+@pytest.mark.parametrize(
+    "how", ["killed", pytest.param("paused", marks=pytest.mark.slow("it waits for the time limit of the driver"))]
+)
 def test_a_store_that_is_away_is_not_ready_until_it_is_back(how: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(engine: Engine) -> None:
         server = Server("live", store=engine.url)
@@ -251,7 +253,7 @@ def test_on_our_own_socket_a_signal_makes_it_unready_before_it_refuses_connectio
     (tmp_path / "live.py").write_text(SOURCE)
     port = free_port()
     words = [sys.executable, "-m", "redstart", "run", str(tmp_path / "live.py"), "--http", "--port", str(port)]
-    with Child(command=[*words, "--drain-delay", "1.5"]) as child:
+    with Child(command=[*words, "--drain-delay", "2.5"]) as child:
         child.read_until(b"is served at", "stderr")
         assert ask(port, "/healthz") == (200, {"ok": True, "reason": "the process runs"})
         assert ask(port, "/readyz") == (200, {"ok": True, "reason": "the server is ready"})

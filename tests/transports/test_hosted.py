@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from support import DEADLINE, HANDSHAKES, initialize, message
+from support import DEADLINE, HANDSHAKES, free_port, initialize, message
 from transports.support import HERE, Child
 
 APP = "hosted_server:app"
@@ -29,21 +31,26 @@ HOSTS: dict[str, Callable[[str], list[str]]] = {
 NAMED = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 
 
-def free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
+@contextmanager
+def all_ended(child: Child) -> Iterator[None]:
+    """Workers live on when the process that has started them is killed: end its whole group."""
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
 
 
 @contextmanager
 def hosted(host: str, **env: str) -> Iterator[tuple[Child, str]]:
     """A server's process, when it accepts connections."""
-    port = free_port()
+    port = str(free_port())
     command = HOSTS[host](port)
     for package in (command[0], *(["fastapi"] if "FastAPI" in host else [])):
         if find_spec(package) is None:
             pytest.skip(f"{package} is not installed: pip install --group interop")
-    with Child(command=[sys.executable, "-m", *command], cwd=HERE, env=env) as child:
+    command = [sys.executable, "-m", *command]
+    with Child(command=command, cwd=HERE, env=env, start_new_session=True) as child, all_ended(child):
         deadline = time.monotonic() + DEADLINE
         while True:
             try:

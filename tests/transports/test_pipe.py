@@ -145,7 +145,7 @@ def test_a_client_that_does_not_read_is_not_read_either_until_it_has_caught_up()
             p.writer.release()
             sent += len(LARGE) + 1
             assert p.reader.calls == ["pause"]
-            waiting = asyncio.create_task(p.writer.drain())
+            waiting = asyncio.create_task(p.writer.ready())
             for _ in range(3):
                 await asyncio.sleep(0)
             assert not waiting.done()
@@ -154,7 +154,7 @@ def test_a_client_that_does_not_read_is_not_read_either_until_it_has_caught_up()
             assert p.reader.calls == ["pause", "resume"]
             p.writer.send(b"next")
             assert p.read() == b"next\n"
-            await p.writer.drain()  # there is nothing to wait for
+            await p.writer.ready()  # there is nothing to wait for
 
     run(test())
 
@@ -221,7 +221,7 @@ def test_a_client_may_fall_behind_again() -> None:
         with pipe() as p:
             for times in (1, 2):
                 sent = p.fill()
-                waiting = asyncio.create_task(p.writer.drain())
+                waiting = asyncio.create_task(p.writer.ready())
                 for _ in range(3):
                     await asyncio.sleep(0)
                 assert not waiting.done()
@@ -244,7 +244,7 @@ def test_what_waited_before_does_not_count_again() -> None:
                 p.writer.send(LARGE)
                 p.writer.send(LARGE)
                 await p.read_all(2 * len(LARGE) + 2)
-                await p.writer.drain()
+                await p.writer.ready()
             assert p.reader.calls == []
 
     run(test())
@@ -254,7 +254,7 @@ def test_a_client_that_has_gone_holds_nobody() -> None:
     async def test() -> None:
         with pipe() as p:
             p.fill()
-            waiting = asyncio.create_task(p.writer.drain())
+            waiting = asyncio.create_task(p.writer.ready())
             await asyncio.sleep(0)
             os.close(p.end)
             await waiting
@@ -290,7 +290,7 @@ def test_a_close_holds_nobody_who_waits_for_the_client() -> None:
     async def test() -> None:
         with pipe() as p:
             p.fill()
-            waiting = asyncio.create_task(p.writer.drain())
+            waiting = asyncio.create_task(p.writer.ready())
             await asyncio.sleep(0)
             shared = os.dup(p.fd)
             p.writer.close()

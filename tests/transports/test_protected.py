@@ -71,6 +71,26 @@ def test_a_good_token_is_let_in_without_a_challenge() -> None:
     run(test())
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/mcp/oauth/token",
+        "/oauth/authorize",
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/openid-configuration/mcp",
+        WELL_KNOWN + "/other",
+        WELL_KNOWN + "x",
+        "/other",
+    ],
+)
+def test_a_server_that_gives_out_no_tokens_has_nothing_there(path: str) -> None:
+    async def test() -> None:
+        for method in ("GET", "POST"):
+            assert (await serving().send(b"x=1", method=method, path=path)).status == 404
+
+    run(test())
+
+
 @pytest.mark.requirement("T106")
 @pytest.mark.parametrize("path", [WELL_KNOWN, WELL_KNOWN + "/mcp", WELL_KNOWN + "/mcp/"])
 def test_the_metadata_is_public(path: str) -> None:
@@ -160,5 +180,30 @@ def test_a_route_of_the_application_comes_first() -> None:
         http = Http(server.asgi())
         assert (await http.send(method="GET", path=WELL_KNOWN)).json() == {"mine": True}
         assert (await http.send(method="GET", path=WELL_KNOWN + "/mcp")).json()["resource_name"] == "guarded"
+
+    run(test())
+
+
+def test_a_page_finds_its_way_from_the_challenge_to_the_metadata() -> None:
+    """What a client in a browser does: each step must be readable for a page of an allowed site, and for no other."""
+    site = {"origin": "https://app.example.com"}
+    asks = {"access-control-request-method": "GET", "access-control-request-headers": "mcp-protocol-version"}
+
+    async def test() -> None:
+        http = serving(allowed_origins=[site["origin"]])
+        refused = await http.modern(1, "server/discover", headers=site)
+        assert refused.status == 401
+        assert refused.headers["access-control-allow-origin"] == site["origin"]
+        assert "WWW-Authenticate" in refused.headers["access-control-expose-headers"]
+        path = fields(refused.headers["www-authenticate"])["resource_metadata"].removeprefix("http://localhost:8000")
+        allowed = await http.send(method="OPTIONS", path=path, headers={**site, **asks})
+        assert (allowed.status, allowed.headers["access-control-allow-headers"]) == (200, "mcp-protocol-version")
+        found = await http.send(method="GET", path=path, headers={**site, "mcp-protocol-version": "2026-07-28"})
+        assert (found.status, found.json()["authorization_servers"]) == (200, [LOGIN])
+        assert found.headers["access-control-allow-origin"] == site["origin"]
+        for method in ("GET", "OPTIONS"):
+            other = await http.send(method=method, path=path, headers={"origin": "https://evil.example", **asks})
+            assert other.status == 403
+            assert "access-control-allow-origin" not in other.headers
 
     run(test())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +19,8 @@ from transports.support import HERE, Child
 
 
 @contextmanager
-def serving(**options: Any) -> Iterator[tuple[Child, str, int]]:
-    command = [sys.executable, str(HERE / "http_server.py"), json.dumps({"port": 0, **options})]
-    with Child(command=command) as child:
+def serving(fresh: bool = False, **options: Any) -> Iterator[tuple[Child, str, int]]:
+    with Child(json.dumps({"port": 0, **options}), script=HERE / "http_server.py", fresh=fresh) as child:
         line = child.read_until(b"\n", "stderr").decode()
         assert line.startswith("http-test is served at http://")
         host, _, port = line.rsplit("/", 1)[0].rpartition("//")[2].rpartition(":")
@@ -102,8 +100,7 @@ def test_it_answers_under_the_name_it_says(host: str) -> None:
     ],
 )
 def test_what_it_does_not_start_with(options: dict[str, Any], said: bytes) -> None:
-    command = [sys.executable, str(HERE / "http_server.py"), json.dumps({"port": 0, **options})]
-    with Child(command=command) as child:
+    with Child(json.dumps({"port": 0, **options}), script=HERE / "http_server.py") as child:
         assert child.process.wait(DEADLINE) == 1
         noise = child.rest("stderr")
         assert said in noise

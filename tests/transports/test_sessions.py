@@ -225,7 +225,7 @@ def test_a_session_that_nobody_uses_is_let_go(told: bytes | None) -> None:
 def test_a_server_that_starts_again_lets_go_of_idle_sessions_again() -> None:
     async def test() -> None:
         stage = Stage()
-        http = stage.http(session_idle=0.05)
+        http = stage.http(session_idle=0.5)  # more than the process may stand still
         for _ in range(2):
             await http.open()
             assert len(stage.server.runtime.hub.peers) == 1
@@ -292,6 +292,37 @@ def test_a_session_whose_stream_is_open_is_in_use() -> None:
             await asyncio.sleep(0.01)
 
     run(test())
+
+
+@pytest.mark.parametrize("tool", ["wait", "name"])
+def test_a_call_goes_with_the_session_that_its_client_has_left_alone(tool: str) -> None:
+    """Nobody will answer the question, and nobody comes back for the result."""
+
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(session_idle=0.5)  # more than the process may stand still before the calls have begun
+        waits, left = [await opened_for_questions(http) for _ in range(2)]
+        calls = []
+        for session in (waits, left):
+            stage.began.clear()
+            calls.append(http.start(call(1, tool), headers=session))
+            await stage.began.wait()
+        calls[1].disconnect()
+        await calls[1].done()
+        assert len(stage.server.runtime.hub.peers) == 1  # a client that waits is there, however long that takes
+        calls[0].disconnect()
+        await calls[0].done()
+        while stage.server.runtime.hub.peers:
+            await asyncio.sleep(0.01)
+
+    run(test())
+
+
+async def opened_for_questions(http: Http) -> dict[str, str]:
+    opened = await http.send(initialize(LATEST, elicitation={}))
+    session = {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": LATEST}
+    await http.send(message(None, "notifications/initialized"), headers=session)
+    return session
 
 
 FORWARDED = "203.0.113.9, 10.0.0.3"

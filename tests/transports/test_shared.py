@@ -50,6 +50,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return engine.url
 
 
+SLOW = pytest.mark.slow("time itself is tested; SQLite is the quick one")
+EACH = pytest.mark.parametrize(
+    "url", ["sqlite", pytest.param("redis", marks=SLOW), pytest.param("postgresql", marks=SLOW)], indirect=True
+)
+
+
 class Process:
     """One of the processes: a server of its own, with connections of its own to the store."""
 
@@ -259,6 +265,7 @@ def test_an_answer_that_comes_to_another_process_reaches_the_question(url: str) 
     two(url, script)
 
 
+@EACH
 def test_an_answer_to_a_process_that_has_gone_is_refused(url: str) -> None:
     async def script(first: Process, second: Process) -> None:
         session = await first.http.open()
@@ -305,6 +312,7 @@ def counted(tmp_path: Path, script: Callable[[Process, Counting], Awaitable[None
     run(test())
 
 
+@pytest.mark.slow("it waits until the answer is given up")
 def test_a_large_answer_that_nobody_takes_is_kept_once_and_then_no_more(tmp_path: Path) -> None:
     async def script(process: Process, store: Counting) -> None:
         session = await process.http.open()
@@ -317,11 +325,11 @@ def test_a_large_answer_that_nobody_takes_is_kept_once_and_then_no_more(tmp_path
     counted(tmp_path, script)
 
 
-@pytest.mark.parametrize(("seconds", "deleted"), [(0.0, 1), (0.4, 0)])
+@pytest.mark.parametrize(("lock", "seconds", "deleted"), [(20.0, 0.0, 1), (0.2, 0.4, 0)])
 def test_a_lock_that_was_held_for_too_long_is_left_to_the_next_holder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, deleted: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: float, seconds: float, deleted: int
 ) -> None:
-    monkeypatch.setattr("redstart.transports.shared.LOCK", 0.2)
+    monkeypatch.setattr("redstart.transports.shared.LOCK", lock)
     locks: list[str] = []
 
     class Slow(SqliteStore):
@@ -373,6 +381,7 @@ def test_a_cancellation_that_comes_to_another_process_ends_the_call(url: str) ->
     two(url, script)
 
 
+@EACH
 def test_the_answer_of_a_call_can_be_fetched_from_another_process(url: str) -> None:
     async def script(first: Process, second: Process) -> None:
         session = await first.http.open()
@@ -555,6 +564,7 @@ def test_a_session_goes_on_after_all_processes_were_started_again(url: str) -> N
     two(url, after)
 
 
+@EACH
 def test_a_session_lives_while_it_is_used_and_is_forgotten_when_it_was_idle(url: str) -> None:
     async def script(first: Process, second: Process) -> None:
         used, streaming, idle = [await first.http.open() for _ in range(3)]
@@ -569,6 +579,32 @@ def test_a_session_lives_while_it_is_used_and_is_forgotten_when_it_was_idle(url:
         for process in (first, second):
             assert (await process.http.send(tool(1, "log"), headers=idle)).status == 404
         await close(stream)
+
+    two(url, script, endpoint={"session_idle": IDLE})
+
+
+@EACH
+def test_a_call_goes_with_the_session_that_its_client_has_left_alone_in_all_processes(url: str) -> None:
+    """A client that has come back at another process has not left it."""
+
+    async def script(first: Process, second: Process) -> None:
+        calls, sessions = [], []
+        for _ in range(2):
+            opened = await first.http.send(initialize(NOVEMBER, elicitation={}))
+            session = {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": NOVEMBER}
+            call = first.http.start(tool(1, "ask"), headers=session)
+            await call.until(lambda response: "elicitation/create" in methods(response))
+            sessions.append(session)
+            calls.append(call)
+        last = calls[0].events()[-1]["id"]
+        for call in calls:
+            call.disconnect()
+        again = await open_stream(second, sessions[0], **{"last-event-id": last})
+        await calls[1].done()
+        answer = {"jsonrpc": "2.0", "id": calls[0].messages()[-1]["id"], "result": {"action": "cancel"}}
+        await second.http.send(json.dumps(answer).encode(), headers=sessions[0])
+        await again.done()
+        assert again.messages()[-1]["result"]["content"][0]["text"] == "none"
 
     two(url, script, endpoint={"session_idle": IDLE})
 
@@ -686,6 +722,7 @@ def test_the_store_keeps_a_bounded_number_of_sessions(url: str) -> None:
     two(url, script, endpoint={"max_sessions": 1})
 
 
+@EACH
 def test_the_store_keeps_a_bounded_part_of_the_events(url: str) -> None:
     async def script(first: Process, second: Process) -> None:
         session = await first.http.open()

@@ -165,7 +165,7 @@ def test_a_client_that_reads_again_is_looked_after_no_longer(monkeypatch: pytest
 
 
 def test_a_slow_client_that_has_ended_its_input_gets_every_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "PATIENCE", 3 * MOMENT)
+    monkeypatch.setattr(stdio, "PATIENCE", 10 * MOMENT)  # less than it takes, and more than we may stand still
     monkeypatch.setattr(stdio, "GRACE", MOMENT)
 
     async def test() -> None:

@@ -24,8 +24,7 @@ STREAM = "Accept: application/json, text/event-stream"
 
 @contextmanager
 def serving(*more: str, env: dict[str, str] | None = None, **options: Any) -> Iterator[tuple[Child, str, int]]:
-    command = [sys.executable, str(HERE / "stopping_server.py"), json.dumps({"port": 0, **options}), *more]
-    with Child(command=command, env=env or {}) as child:
+    with Child(json.dumps({"port": 0, **options}), *more, script=HERE / "stopping_server.py", env=env or {}) as child:
         line = child.read_until(b"\n", "stderr").decode()
         host, _, port = line.rsplit("/", 1)[0].rpartition("//")[2].rpartition(":")
         yield child, host, int(port)

@@ -69,7 +69,7 @@ def test_a_burst_in_one_turn_is_no_fault_of_the_clients(size: int, count: int) -
         for _ in range(3):
             for _ in range(count):
                 writer.push(b"x" * size)
-            await writer.drain()
+            await writer.ready()
         assert not writer.closed
         writer.close()
         await writer.finished()
@@ -130,7 +130,7 @@ def test_who_is_behind_and_reads_on_is_never_shed() -> None:
             for _ in range(MAX_EVENTS):
                 writer.push(event)
             client.reads.set()
-            await writer.drain()
+            await writer.ready()
             client.reads.clear()
         client.reads.set()
         writer.close()
@@ -314,7 +314,7 @@ def test_only_what_waits_now_counts_against_a_client() -> None:
                 writer.push(b"x" * 50_000)
                 await turn()
             client.reads.set()
-            await writer.drain()
+            await writer.ready()
         assert not writer.closed
         writer.close()
         await writer.finished()
@@ -405,7 +405,7 @@ def test_who_waits_for_a_client_goes_on_when_the_client_has_gone() -> None:
         writer = client.open_stream()
         await turn()
         writer.push(b"a")
-        held_back = asyncio.create_task(writer.drain())
+        held_back = asyncio.create_task(writer.ready())
         await turn()
         assert not held_back.done()
         writer.client_gone()
@@ -425,7 +425,7 @@ def test_a_server_that_cannot_send_ends_the_stream(error: type[Exception]) -> No
         writer = client.open_stream()
         await turn()
         writer.push(b"a")
-        held_back = asyncio.create_task(writer.drain())
+        held_back = asyncio.create_task(writer.ready())
         await turn()
         client.reads.set()
         if error is RuntimeError:  # a fault, not a client that has gone
@@ -435,7 +435,7 @@ def test_a_server_that_cannot_send_ends_the_stream(error: type[Exception]) -> No
             await writer.finished()
         await held_back
         writer.push(b"b")
-        await writer.drain()
+        await writer.ready()
 
     run(test())
 
@@ -478,7 +478,7 @@ def test_a_client_that_comes_back_gets_what_it_missed_of_its_stream_only() -> No
             client.reads.set()
             writer = client.open_stream()
             stream.attach(writer, 1)
-            await writer.drain()
+            await writer.ready()
             assert client.body == b"".join(sse_event(b"{}", f"a-{number}") for number in (2, 3))
         await turn()
         assert first.ended  # the other connection has taken its place

@@ -38,7 +38,9 @@ def pyright() -> tuple[Found, str]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("checker", [mypy, pyright])
+@pytest.mark.parametrize(
+    "checker", [mypy, pytest.param(pyright, marks=pytest.mark.slow("npm installs it, and it reads everything anew"))]
+)
 def test_checkers_know_the_types_and_find_the_mistakes(checker: object) -> None:
     assert callable(checker)
     found, text = checker()

@@ -190,7 +190,7 @@ class Dialogue(Struct, eq=False):
 
     def stored(self, *parts: str) -> str:
         """A name in the store that belongs to the user of this call."""
-        return owned(principal_key(self.call.principal), *parts)
+        return owned(principal_key(self.call.user), *parts)
 
     async def settle(self) -> None:
         if self.steps is not None:

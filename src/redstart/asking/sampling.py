@@ -18,22 +18,13 @@ from redstart.features.results import block
 from redstart.protocol.call import Call
 from redstart.protocol.dialect import Dialect
 from redstart.wire.check import checked
+from redstart.wire.jsonrpc import encode, plain
 from redstart.wire.types import EmbeddedResource, ListedTool, Message, ResourceLink, Shape, Text
 
 T = TypeVar("T")
 Json = dict[str, object]
 
 ROLES: Final = ("user", "assistant")
-
-
-def _plain(value: object) -> str:
-    """A text as a plain str, because the encoder refuses a subclass of it."""
-    if not isinstance(value, str):
-        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
-    return str.__str__(value)
-
-
-_encode: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=_plain).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +174,7 @@ def sampling_question(
     last = _parts(sent[-1]["content"]) if sent else []
     message = str(last[0].get("text", "")) if last else ""
     check_client(call, needs, message)
-    encoded = _encode(params)
+    encoded = encode(params)
     return SampleQuestion(message, key, Raw(encoded), crc32(encoded))
 
 
@@ -226,12 +217,12 @@ def _part(content: object, dialect: Dialect) -> object:
             part = Text(f"[{content['type']}: this client's protocol revision has no tools in sampling]")
     else:
         if isinstance(content, dict):
-            content = {key: _plain(value) if isinstance(value, str) else value for key, value in content.items()}
+            content = {key: plain(value) if isinstance(value, str) else value for key, value in content.items()}
         part = block(content)
         if isinstance(part, EmbeddedResource | ResourceLink):
             part = Text(_in_words(part))
         part = dialect.block(part)
-    return msgspec.to_builtins(part, enc_hook=_plain)
+    return msgspec.to_builtins(part, enc_hook=plain)
 
 
 def _tool_part(content: Mapping[str, object]) -> ToolUse | ToolAnswer:

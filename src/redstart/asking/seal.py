@@ -177,8 +177,8 @@ class KeyRing:
         """Whether clients cannot read what they carry."""
         return self._keys[0].cipher is not None
 
-    def seal(self, payload: bytes, bound: bytes) -> str:
-        """`payload` for a client to carry; it opens only with the same `bound`."""
+    def seal(self, payload: bytes, bound: bytes, most: int | None = None) -> str:
+        """`payload` for a client to carry; it opens only with the same `bound`, and has at most `most` bytes."""
         key = self._keys[0]
         if key.cipher is None:
             sealed = key.signed + key.signature(payload, bound) + payload
@@ -186,13 +186,13 @@ class KeyRing:
             nonce = urandom(_NONCE)
             sealed = key.encrypted + nonce + key.cipher.encrypt(nonce, payload, key.encrypted + bound)
         text = b2a_base64(sealed, newline=False).decode()
-        if len(text) > MAX_STATE:
-            raise StateTooLarge(f"requestState would have {len(text)} bytes, and at most {MAX_STATE} are allowed")
+        if len(text) > (most := most or MAX_STATE):
+            raise StateTooLarge(f"requestState would have {len(text)} bytes, and at most {most} are allowed")
         return text
 
-    def open(self, state: object, bound: bytes) -> bytes:
-        """The payload of a state that this ring sealed for `bound`; anything else is refused."""
-        if type(state) is not str or len(state) > MAX_STATE:
+    def open(self, state: object, bound: bytes, what: str = "requestState", most: int | None = None) -> bytes:
+        """The payload of a state that this ring sealed for `bound`; anything else is refused. A warning says `what`."""
+        if type(state) is not str or len(state) > (most or MAX_STATE):
             raise refused()
         try:
             sealed = a2b_base64(state, strict_mode=True)
@@ -206,10 +206,10 @@ class KeyRing:
             payload = key.open(sealed, bound)
             if payload is not None:
                 return payload
-        self._warn_of_other_keys(sealed)
+        self._warn_of_other_keys(sealed, what)
         raise refused()
 
-    def _warn_of_other_keys(self, sealed: bytes) -> None:
+    def _warn_of_other_keys(self, sealed: bytes, what: str) -> None:
         """Warn the operator of a state that was made with another key: only the operator can correct that."""
         global _warn_after
         head, count, now = sealed[:_HEAD], len(self._keys), monotonic()
@@ -218,4 +218,4 @@ class KeyRing:
             return
         _warn_after = now + WARN_EVERY
         how = "does not open with the key" if count == 1 else f"opens with none of the {count} keys"
-        log.warning("a requestState %s of this server: do all its processes have the same REDSTART_KEYS?", how)
+        log.warning("a %s %s of this server: do all its processes have the same REDSTART_KEYS?", what, how)

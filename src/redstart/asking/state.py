@@ -127,7 +127,7 @@ def asked(question: Question[object]) -> Asked:
 
 def binding(server: str, call: Call, params: Params) -> bytes:
     """The request that a state belongs to: server, method, user and parameters, in whatever order these come."""
-    user = "" if call.principal is None else principal_key(call.principal)
+    user = "" if call.user is None else principal_key(call.user)
     if isinstance(params, ReadResourceParams):
         return _sorted((server, call.method.name, user, params.uri))
     arguments = params.arguments

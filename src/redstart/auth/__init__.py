@@ -3,12 +3,13 @@
 What needs a library of the extra `auth` imports it when it is used.
 """
 
+from redstart.access.verifier import TokenVerifier
 from redstart.auth.introspection import Introspection
 from redstart.auth.jwt import JWT
-from redstart.auth.providers import Auth0, Cognito, Entra, GitHub, Google, Keycloak, Okta, WorkOS
+from redstart.auth.providers import Auth0, Cognito, Entra, GitHub, Google, Keycloak, Okta, OpenID, WorkOS
+from redstart.auth.proxy import OAuthProxy
 from redstart.auth.tokens import BearerTokens
 from redstart.features.principal import User
-from redstart.server.authenticate import TokenVerifier
 
 __all__ = [
     "JWT",
@@ -20,7 +21,9 @@ __all__ = [
     "Google",
     "Introspection",
     "Keycloak",
+    "OAuthProxy",
     "Okta",
+    "OpenID",
     "TokenVerifier",
     "User",
     "WorkOS",

@@ -11,19 +11,16 @@ import asyncio
 import ssl
 from collections.abc import Iterable, Mapping
 from functools import cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from socket import SOCK_STREAM, gaierror
 from typing import Final
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin
 
+from redstart.transports.outgoing import Address, addresses_of, is_public, origin_of, shown, split_url
 from redstart.wire.jsonrpc import JsonObject, decode
 
 SECONDS: Final = 5.0
 """For one document: name, connection, redirects and body together."""
 MAX_BYTES: Final = 256 * 1024
 MAX_REDIRECTS: Final = 3
-_NAT64: Final = ip_network("64:ff9b::/96")
-_PORTS: Final = {"https": 443, "http": 80}
 
 
 class FetchError(Exception):
@@ -38,23 +35,25 @@ class FetchError(Exception):
 class Fetcher:
     """Gets documents. `trusted` are the URLs that the operator has configured, whose origins may be private."""
 
-    def __init__(self, trusted: Iterable[str] = ()) -> None:
-        self._trusted = {_origin(urlsplit(url)) for url in trusted}
+    def __init__(self, trusted: Iterable[str] = (), max_bytes: int = MAX_BYTES, redirects: int = MAX_REDIRECTS) -> None:
+        self._trusted = {origin_of(split_url(url)) for url in trusted}
+        self._max_bytes = max_bytes
+        self._redirects = redirects
 
     async def get(self, url: str, headers: Mapping[str, str] = {}) -> JsonObject:
         """The JSON object at `url`. A redirect is followed only within its origin."""
         try:
             async with asyncio.timeout(SECONDS):
-                for _ in range(MAX_REDIRECTS + 1):
+                for _ in range(self._redirects + 1):
                     found = await self._request("GET", url, headers)
                     if not isinstance(found, str):
                         return found
-                    if _origin(urlsplit(found)) != _origin(urlsplit(url)):
+                    if origin_of(split_url(found)) != origin_of(split_url(url)):
                         raise FetchError(f"{shown(url)} redirects to another origin")
                     url = found
         except TimeoutError:
             raise FetchError(f"{shown(url)} did not answer within {SECONDS:g} seconds") from None
-        raise FetchError(f"{shown(url)} redirects more than {MAX_REDIRECTS} times")
+        raise FetchError(f"{shown(url)} redirects more than {self._redirects} times")
 
     async def post(self, url: str, form: Mapping[str, str] | bytes, headers: Mapping[str, str] = {}) -> JsonObject:
         """The JSON object that answers a form, or JSON. A redirect is not followed: it may have secrets in it."""
@@ -73,20 +72,17 @@ class Fetcher:
         """The JSON object of an answer, or the URL that it redirects to."""
         import httpx2
 
-        parts = urlsplit(url)
-        address = await self._address(parts)
-        host = parts.hostname or ""
-        pinned = httpx2.URL(url).copy_with(host=str(address))
-        sent = {**headers, "host": parts.netloc.rpartition("@")[2], "accept-encoding": "identity"}
-        sent.setdefault("accept", "application/json")
+        from redstart.transports.pinned import PinnedTransport
+
+        parts = split_url(url)
+        addresses = await self._addresses(parts)
+        sent = {"accept": "application/json", **headers, "accept-encoding": "identity"}
         body_kind = "content" if isinstance(form, bytes) else "data"
-        secure = _tls() if parts.scheme == "https" else False
+        transport = PinnedTransport(addresses, _tls() if parts.scheme == "https" else False)
         try:
             async with (
-                httpx2.AsyncClient(verify=secure, trust_env=False, timeout=SECONDS) as client,
-                client.stream(
-                    method, pinned, headers=sent, extensions={"sni_hostname": host}, **{body_kind: form}
-                ) as response,
+                httpx2.AsyncClient(transport=transport, timeout=SECONDS) as client,
+                client.stream(method, url, headers=sent, **{body_kind: form}) as response,
             ):
                 if response.is_redirect:
                     return urljoin(url, str(response.headers["location"]))
@@ -97,9 +93,9 @@ class Fetcher:
                 body = b""
                 async for part in response.aiter_raw():
                     body += part
-                    if len(body) > MAX_BYTES:
-                        raise FetchError(f"{shown(url)} is larger than {MAX_BYTES} bytes")
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+                    if len(body) > self._max_bytes:
+                        raise FetchError(f"{shown(url)} is larger than {self._max_bytes} bytes")
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             raise FetchError(f"{shown(url)} cannot be reached: {type(error).__name__}: {error}"[:500]) from None
         try:
             found = decode(body)
@@ -109,46 +105,21 @@ class Fetcher:
             raise FetchError(f"{shown(url)} is not a JSON object")
         return found
 
-    async def _address(self, parts: SplitResult) -> IPv4Address | IPv6Address:
-        """The address to connect to. Every address of the name must be allowed, so that it does not depend on luck."""
-        origin, url = _origin(parts), shown(parts.geturl())
+    async def _addresses(self, parts: SplitResult) -> list[Address]:
+        """The addresses to connect to. Every address of the name must be allowed, so it does not depend on luck."""
+        origin, url = origin_of(parts), shown(parts.geturl())
         _, host, port = origin
         if not host or not port or parts.username is not None:
             raise FetchError(f"{url} is not a URL that can be read: it must be https://…, without a user")
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM)
-        except (gaierror, UnicodeError):
-            raise FetchError(f"the name {host[:200]} is not known") from None
-        addresses = [ip_address(str(one[4][0]).partition("%")[0]) for one in found]
+        addresses = await addresses_of(host, port)
+        if origin not in self._trusted and not (addresses and all(map(is_public, addresses))):
+            # One text: a peer must not learn which names there are in the operator's network.
+            raise FetchError(f"{url} has no public address, and the operator has not configured it")
+        if not addresses:
+            raise FetchError(f"the name {host[:200]} is not known")
         if parts.scheme != "https" and not all(address.is_loopback for address in addresses):
             raise FetchError(f"{url} must begin with https://")
-        if origin not in self._trusted and not all(is_public(address) for address in addresses):
-            raise FetchError(f"{url} has an address that is not public, and the operator has not configured it")
-        return addresses[0]
-
-
-def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Whether an address is on the internet: not private, loopback, link-local or shared, also inside of IPv6."""
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return is_public(address.ipv4_mapped)
-        if address.sixtofour is not None or address.teredo is not None:
-            return False
-        if address in _NAT64:
-            return is_public(IPv4Address(int(address) & 0xFFFFFFFF))
-    return address.is_global and not address.is_multicast
-
-
-def shown(url: str) -> str:
-    """A URL for people: without its query, which may have secrets in it."""
-    return url.partition("?")[0][:200]
-
-
-def _origin(parts: SplitResult) -> tuple[str, str, int]:
-    try:
-        return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
-    except ValueError:  # a port that is not a number
-        return "", "", 0
+        return addresses
 
 
 @cache

@@ -8,20 +8,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 from urllib.parse import quote_plus
 
+from redstart.access.verifier import AuthError, TokenVerifier
 from redstart.auth.checked import CheckedTokens
 from redstart.auth.fetch import Fetcher, FetchError
 from redstart.auth.jwt import AWAY, LEEWAY, checked_url, is_current, names_any, need_extra, scopes_in, user_of
 from redstart.features.errors import log
 from redstart.features.principal import User
-from redstart.server.authenticate import AuthError, TokenVerifier
 from redstart.wire.jsonrpc import JsonObject
 
 REMEMBER: Final = 60.0
-"""Seconds for which an answer is remembered: so long may a token that was withdrawn be used."""
+"""Seconds for which an answer is remembered: a token that was withdrawn may be used for so long."""
 
 
 class RemoteCheck(TokenVerifier):
-    """Asks a server about each token, and remembers its yes for a moment. `refusals` are statuses that mean no."""
+    """Asks a server about each token, and remembers a positive answer for a moment.
+
+    `refusals` are the statuses by which the server says that a token is not valid.
+    """
 
     refusals: ClassVar[tuple[int, ...]] = ()
 
@@ -59,7 +62,7 @@ class RemoteCheck(TokenVerifier):
 
 
 class Introspection(RemoteCheck):
-    """Lets in whose token the authorization server calls active, and meant for this server.
+    """Lets in callers whose token the authorization server calls active and issued for this server.
 
     >>> auth = Introspection(
     ...     "https://login.example.com/introspect",

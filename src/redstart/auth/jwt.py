@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 from msgspec import DecodeError, Struct
 from msgspec.json import Decoder
 
+from redstart.access.verifier import AuthError, TokenVerifier
 from redstart.auth.checked import CheckedTokens
 from redstart.auth.fetch import Fetcher, FetchError
 from redstart.auth.keys import IssuerKeys
 from redstart.features.errors import SettingsError
 from redstart.features.principal import User
 from redstart.features.rules import is_scope
-from redstart.server.authenticate import AuthError, TokenVerifier
 from redstart.wire.jsonrpc import JsonObject
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ AWAY: Final = "The token could not be checked, because its issuer does not answe
 
 class _Head(Struct):
     alg: str
-    kid: str
+    kid: str | None = None
     typ: str = "JWT"
 
 
@@ -47,7 +47,7 @@ _head = Decoder(_Head)
 
 
 class JWT(TokenVerifier):
-    """Lets in who has a token that this issuer has signed for this server.
+    """Lets in callers with a token that this issuer has signed for this server.
 
     >>> auth = JWT(issuer="https://login.example.com", audience="https://mcp.example.com/mcp", scopes="mcp")
     """
@@ -104,10 +104,12 @@ class JWT(TokenVerifier):
         if head is None or head.alg not in self._algorithms or head.typ.lower() not in TYPES:
             return None
         try:
-            key = await self._keys.find(head.kid)
+            claims = _signed(token, await self._keys.find(head.kid, head.alg), head.alg)
+            # Where tokens do not name their key, only a signature that does not fit says that there may be a new one.
+            if claims is None and head.kid is None and await self._keys.are_others():
+                claims = _signed(token, await self._keys.find(None, head.alg), head.alg)
         except FetchError:
             raise AuthError(503, AWAY) from None
-        claims = None if key is None else _signed(token, key, head.alg)
         user = None if claims is None else self._user(claims)
         if claims is not None and user is not None:
             self._current().put(token, user, claims["exp"] + self._leeway)
@@ -136,12 +138,12 @@ def _head_of(token: str) -> _Head | None:
         return None
 
 
-def _signed(token: str, key: Key, algorithm: str) -> JsonObject | None:
+def _signed(token: str, key: Key | None, algorithm: str) -> JsonObject | None:
     """The claims of a token, if this key has signed it by this algorithm."""
     from joserfc import jwt
     from joserfc.errors import JoseError
 
-    if key.alg not in (None, algorithm):
+    if key is None or key.alg not in (None, algorithm):
         return None
     try:
         return dict(jwt.decode(token, key, algorithms=[algorithm]).claims)

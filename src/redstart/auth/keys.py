@@ -26,6 +26,8 @@ PAUSE: Final = 30.0
 RETRY: Final = 2.0
 """The same while there are no keys at all."""
 MAX_KEYS: Final = 100
+_TYPES: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+_CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
 
 
 class IssuerKeys:
@@ -37,22 +39,38 @@ class IssuerKeys:
         self._issuer = issuer
         self._jwks_uri = jwks_uri
         self._fetcher = fetcher
-        self._keys: dict[str, Key] = {}
+        self._keys: list[Key] = []
         self._listed: object = None
         self._read_at = self._tried_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
 
-    async def find(self, kid: str) -> Key | None:
-        """The key of this id. FetchError: there are no keys, because the issuer cannot be reached."""
+    async def find(self, kid: str | None, algorithm: str) -> Key | None:
+        """The key of this id. A token without an id is checked with the only key that fits its algorithm, if it is one.
+
+        FetchError: there are no keys, because the issuer cannot be reached.
+        """
         now = time.monotonic()
-        stale = now - self._read_at > MAX_STALE
-        if stale or kid not in self._keys:
+        stale, found = now - self._read_at > MAX_STALE, self._choose(kid, algorithm)
+        if stale or found is None:
             await self._refresh(RETRY if stale else PAUSE)
             if now - self._read_at > MAX_STALE:
                 raise FetchError(f"the keys of {self._issuer} cannot be read")
-        elif self.is_old:
+            return self._choose(kid, algorithm)
+        if self.is_old:
             self._start(PAUSE)
-        return self._keys.get(kid)
+        return found
+
+    def _choose(self, kid: str | None, algorithm: str) -> Key | None:
+        if kid is not None:
+            return next((key for key in reversed(self._keys) if key.kid == kid), None)
+        fitting = [key for key in self._keys if _fits(key, algorithm)]
+        return fitting[0] if len(fitting) == 1 else None
+
+    async def are_others(self) -> bool:
+        """Whether the keys are other ones when they are read again, unless that was tried a moment ago."""
+        before = self.changes
+        await self._refresh(PAUSE)
+        return self.changes != before
 
     @property
     def is_old(self) -> bool:
@@ -127,22 +145,27 @@ def metadata_urls(issuer: str) -> list[str]:
     return [*urls, f"{site}{path}/.well-known/openid-configuration"] if path else urls
 
 
-def _signing_keys(document: JsonObject) -> dict[str, Key]:
-    """The public keys that may sign, by their ids; a kind of key that is not known is left out."""
+def _fits(key: Key, algorithm: str) -> bool:
+    """Whether a key can have signed by this algorithm."""
+    known = key.as_dict(private=False)
+    curve = _CURVES.get(algorithm, known.get("crv"))
+    return (known["kty"], known.get("crv")) == (_TYPES[algorithm[:2]], curve) and key.alg in (None, algorithm)
+
+
+def _signing_keys(document: JsonObject) -> list[Key]:
+    """The public keys that may sign; a kind of key that is not known is left out."""
     from joserfc.errors import JoseError
     from joserfc.jwk import import_key
 
     listed = document.get("keys")
     if not isinstance(listed, list) or len(listed) > MAX_KEYS:
         raise FetchError(f"the document has no list of at most {MAX_KEYS} keys")
-    found = {}
+    found = []
     for one in listed:
-        if not isinstance(one, dict) or not isinstance(one.get("kid"), str) or one.get("use", "sig") != "sig":
-            continue
-        if one.get("kty") not in ("RSA", "EC", "OKP"):
+        if not isinstance(one, dict) or one.get("use", "sig") != "sig" or one.get("kty") not in _TYPES.values():
             continue
         try:
-            found[one["kid"]] = import_key(one)
+            found.append(import_key(one))
         except (JoseError, ValueError, TypeError, KeyError) as error:
             log.warning("a key of an issuer was left out: %s", type(error).__name__)
     return found

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from hmac import compare_digest
 
+from redstart.access.verifier import TokenVerifier, is_token
 from redstart.features.principal import User
-from redstart.server.authenticate import TokenVerifier, is_token
 
 
 class BearerTokens(TokenVerifier):
-    """Lets in who has one of these tokens.
+    """Lets in callers with one of these tokens.
 
     >>> auth = BearerTokens({"s3cret": "ada", "t0ken": User("bob", scopes="notes:read")})
     """

@@ -1,4 +1,4 @@
-"""`redstart doctor [file.py]`: what is installed and set up, step by step, and what to do about each problem.
+"""`redstart doctor [file.py | URL | client]`: what is installed and set up, step by step, and what to do about it.
 
 A server is started as a client would start it, in a process of its own with a time limit. If it has answered, it is
 also loaded here, to look at its store and its keys. No key is ever printed.
@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from logging.handlers import BufferingHandler
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from redstart.cli import installation
 from redstart.cli.installation import EXTRAS, Report, redacted
+from redstart.cli.output import counted
 
 if TYPE_CHECKING:
     from redstart.client import Client
@@ -45,23 +46,14 @@ class DoctorStep(NamedTuple):
     """One step: its name, and the function that looks."""
 
     name: str
-    look: Callable[[Case], Report]
+    look: Callable[..., Report]
     needs: str = ""
     """The step that must succeed before this one."""
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", nargs="?", help="what `redstart run` takes (default: look at the installation only)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--timeout", type=float, default=10, help="seconds for each answer of the server (default 10)")
-
-
 def act(arguments: argparse.Namespace) -> int:
-    if arguments.target is not None and (missing := _missing(arguments.target)):
-        sys.stderr.write(f"redstart: {missing}\n")
-        return 2
     rows: list[dict[str, str]] = []
-    for step, report in _examine(Case(arguments.target, arguments.timeout)):
+    for step, report in _steps(arguments):
         rows.append({"step": step, **report._asdict()})
         if not arguments.json:
             _print(step, report)
@@ -70,23 +62,46 @@ def act(arguments: argparse.Namespace) -> int:
     return 1 if any(row["state"] == "fail" for row in rows) else 0
 
 
-def _missing(target: str) -> str:
-    """Why the target does not exist; empty if it exists."""
+def _steps(arguments: argparse.Namespace) -> Iterator[tuple[str, Report]]:
+    """The results of the steps, for a URL, a client, a server, or the installation alone."""
+    target: str | None = arguments.target
+    if target is not None and target.startswith(("http://", "https://")):
+        from redstart.cli.configs.launch import pairs, remote
+        from redstart.cli.doctor_url import STEPS, UrlCase
+
+        launch = remote(target, pairs(arguments.header, ":", "--header 'NAME: VALUE'"))
+        case = UrlCase(launch.url, launch.headers, arguments.timeout)
+        return _examine(case, [DoctorStep(*step) for step in STEPS])
+    if target is not None and not os.path.exists(target) and _is_client(target):
+        from redstart.cli.doctor_client import examined
+
+        return examined(target, arguments.timeout)
+    if target is not None:
+        _find(target)
+    return _examine(Case(target, arguments.timeout), ALONE if target is None else WITH_SERVER)
+
+
+def _is_client(target: str) -> bool:
     try:
-        from redstart.cli.target import TargetError, find
+        from redstart.cli.configs.clients import CLIENTS
     except ImportError:  # the steps report it
-        return ""
+        return False
+    return target in CLIENTS
+
+
+def _find(target: str) -> None:
+    """CommandError if the target does not exist."""
     try:
-        find(target)
-    except TargetError as error:
-        return str(error)
-    return ""
+        from redstart.cli.target import find
+    except ImportError:  # the steps report it
+        return
+    find(target)
 
 
-def _examine(case: Case) -> Iterator[tuple[str, Report]]:
+def _examine(case: object, steps: Iterable[DoctorStep]) -> Iterator[tuple[str, Report]]:
     """The results of the steps in their order. A step that needs a failed one is skipped."""
     hindered: dict[str, str] = {}
-    for step in ALONE if case.target is None else WITH_SERVER:
+    for step in steps:
         failed = hindered.get(step.needs)
         report = Report("skip", f"not looked at, because {failed} failed") if failed else step.look(case)
         if failed or report.state == "fail":
@@ -163,7 +178,7 @@ async def _offers(client: Client) -> Report:
     tools, prompts = await client.list_tools(), await client.list_prompts()
     resources, templates = await client.list_resources(), await client.list_resource_templates()
     counts = {"tool": len(tools), "prompt": len(prompts), "resource": len(resources), "template": len(templates)}
-    return Report("ok", ", ".join(f"{count} {kind}{'s' * (count != 1)}" for kind, count in counts.items()))
+    return Report("ok", ", ".join(counted(count, kind) for kind, count in counts.items()))
 
 
 ASKED = {"discover": _discover, "offers": _offers}

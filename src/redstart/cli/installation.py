@@ -15,7 +15,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from redstart.server.startup_errors import IN_CODE
+from redstart.features.startup_errors import IN_CODE
 
 OLDEST = (3, 11)
 EXTRAS = {

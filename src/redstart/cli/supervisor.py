@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
+from redstart.cli.output import FAILED, OK, USAGE
 from redstart.observe.metrics import Figures, added, counters
 from redstart.transports.admin import ask_figures, bind_admin, serving_figures
 from redstart.transports.listen import bind
@@ -24,8 +25,8 @@ ADMIN: Final = "REDSTART_ADMIN_LISTENER"
 """The same for the socket on which it tells its figures."""
 PAUSE, MAX_PAUSE, STEADY = 0.1, 5.0, 10.0
 """Seconds before a process that died is started again, at first and at most; after how long it counts as steady."""
-TOLD: Final = (0, -signal.SIGTERM, -signal.SIGINT)
-"""How a process may end that was told to."""
+TOLD: Final = (OK, -signal.SIGTERM, -signal.SIGINT, USAGE)
+"""How a process may end that was told to. With USAGE it could not start, so it had nothing to finish."""
 
 
 def given_listener() -> socket.socket | None:
@@ -103,7 +104,7 @@ class Supervisor:
                 await stack.enter_async_context(serving_figures(bind_admin(host, port), host, self._collect))
             with on_signals(self._stop):
                 ended = await asyncio.gather(*map(self._keep, self._sockets, self._figures))
-        return 0 if all(status in TOLD for status in ended) else 1
+        return OK if all(status in TOLD for status in ended) else FAILED
 
     async def _collect(self) -> Figures:
         return added(*await asyncio.gather(*(figures.ask() for figures in self._figures if figures is not None)))
@@ -113,8 +114,7 @@ class Supervisor:
         for listener in self._sockets:  # as long as one of us has it open, clients would wait in its queue
             listener.close()
         for process in self._running:
-            with suppress(ProcessLookupError):
-                process.send_signal(number)
+            _tell(process, number)
 
     async def _keep(self, listener: socket.socket, figures: WorkerFigures | None) -> int:
         """Run a process for this socket, and another one when it dies."""
@@ -131,7 +131,7 @@ class Supervisor:
             sys.stderr.write(f"redstart: process {process.pid} ended with {status}; the next starts in {pause:g} s\n")
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
-        return 0
+        return OK
 
     async def _start(self, listener: socket.socket, figures: WorkerFigures | None) -> Process:
         passed = {LISTENER: listener.fileno()}
@@ -143,5 +143,11 @@ class Supervisor:
         )  # in a session of its own: Ctrl-C comes to us, and from us to the process
         self._running.add(process)
         if self._stopping.is_set():
-            process.terminate()
+            _tell(process, signal.SIGTERM)
         return process
+
+
+def _tell(process: Process, number: int) -> None:
+    """Send a signal. `process.send_signal` may read the exit status, and asyncio then reports 255 (Python 3.11)."""
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, number)

@@ -1,27 +1,43 @@
-"""From what a person typed to a Server: a file, a folder, a module, an object in one of them."""
+"""From what a person typed to a Server: a file, a folder, a module, an object in one of them, an installed server.
+
+`cli/project.py` finds the target if none was typed.
+"""
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import importlib.util
 import inspect
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TypeGuard, TypeVar
 
-from redstart.features.errors import RegistrationError
+from redstart.cli.output import CommandError
+from redstart.cli.project import (
+    TargetError,
+    check_file,
+    chosen,
+    find,
+    installed_servers,
+    is_folder,
+    like,
+    no_module,
+    parts,
+    spec_of,
+    target_argument,
+)
+from redstart.features.errors import RegistrationError, SettingsError
 from redstart.features.marks import is_component, is_marked
+from redstart.features.startup_errors import shown, where
 from redstart.schema.callables import SignatureError
 from redstart.schema.errors import nearest
 from redstart.schema.types import UnsupportedType
 from redstart.server.server import Server
-from redstart.server.startup_errors import shown, where
+
+__all__ = ["TargetError", "chosen", "find", "load", "ready", "target_argument"]
 
 R = TypeVar("R")
 
@@ -31,28 +47,15 @@ FACTORY = re.compile(r"(create|make|build|get|new)_?(\w+_)?(server|mcp|app)")
 """The usual names of a function that makes it."""
 
 
-class TargetError(Exception):
-    """The target cannot be served; the text says why, and what to do."""
-
-
 class _EndedItself(TargetError):
     """The file called `sys.exit()` while it was loaded."""
 
 
-def find(target: str) -> None:
-    """TargetError if there is no such file, folder or module. Nothing is run, so an object in it is not checked."""
-    place, name = _parts(target)
-    if place.endswith(".py"):
-        _check_file(Path(place))
-    # Only the outermost package is looked for: to find a module in it would run the package.
-    elif not _is_folder(place, name) and _spec(place.partition(".")[0]) is None:
-        raise _no_module(place)
-
-
 def load(target: str) -> Server:
     """The Server that `file.py`, `file.py:name`, `package.module`, `package.module:name` or a folder means."""
-    place, name = _parts(target)
-    if _is_folder(place, name):
+    target = installed_servers(target).get(target, target)
+    place, name = parts(target)
+    if is_folder(place, name):
         folder = Path(place).resolve()
         return Server(folder.name, directory=folder)
     with Server.recorded() as meant:  # a `server.run()` at the end of the file is recorded, and does not run
@@ -81,7 +84,8 @@ def load(target: str) -> Server:
 
 def _servers(module: ModuleType) -> dict[str, Server]:
     """The servers of a module by name, the usual names first."""
-    names = [name for name in (*NAMES, *vars(module)) if isinstance(getattr(module, name, None), Server)]
+    # Not isinstance, which asks the object for its class: the settings of Django would be loaded by that.
+    names = [name for name in (*NAMES, *vars(module)) if issubclass(type(getattr(module, name, None)), Server)]
     return {name: getattr(module, name) for name in names}
 
 
@@ -156,29 +160,8 @@ def _classes(thing: object) -> Iterator[str]:
                 yield name
 
 
-def _parts(target: str) -> tuple[str, str]:
-    """The place, and the name of an object in it."""
-    place, _, name = target.partition(":") if not _is_drive(target) else (target, "", "")
-    return place, name
-
-
-def _is_folder(place: str, name: str) -> bool:
-    """Whether a directory server is meant, and not a package."""
-    return not name and Path(place).is_dir() and not (Path(place) / "__init__.py").exists()
-
-
-def _is_drive(target: str) -> bool:
-    return len(target) > 2 and target[1] == ":" and target[2] in "\\/"
-
-
-def _check_file(path: Path) -> None:
-    if not path.is_file():
-        near = _like(path.name, [file.name for file in path.parent.glob("*.py")])
-        raise TargetError(f"there is no file {path.absolute()}{near}")
-
-
 def _from_file(path: Path) -> ModuleType:
-    _check_file(path)
+    check_file(path)
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
@@ -186,7 +169,9 @@ def _from_file(path: Path) -> ModuleType:
     loader, module = spec.loader, importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.resolve().parent))
+    spec._initializing = True  # type: ignore[attr-defined]  # Python then says so of a circular import
     _run(lambda: loader.exec_module(module), str(path))
+    spec._initializing = False  # type: ignore[attr-defined]
     return module
 
 
@@ -198,21 +183,9 @@ def _module_name(path: Path) -> str:
 
 
 def _from_name(name: str) -> ModuleType:
-    if _spec(name) is None:
-        raise _no_module(name)
+    if spec_of(name) is None:
+        raise no_module(name)
     return _run(lambda: importlib.import_module(name), name)
-
-
-def _spec(name: str) -> ModuleSpec | None:
-    sys.path.insert(0, "")
-    try:
-        return importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        return None
-
-
-def _no_module(name: str) -> TargetError:
-    return TargetError(f"there is no module {name}; for a file, write its name with .py")
 
 
 def _run(load: Callable[[], R], what: str) -> R:
@@ -220,6 +193,8 @@ def _run(load: Callable[[], R], what: str) -> R:
         return load()
     except (RegistrationError, SignatureError, UnsupportedType) as error:  # they name their own place
         raise TargetError(f"{what} could not be loaded: {error}") from None
+    except SettingsError as error:
+        raise TargetError(f"{what} could not be loaded{where(error)}: {error}") from None
     except SystemExit as error:
         raise _EndedItself(
             f"{what} ended itself while it was loaded, with sys.exit({error.code!r}){where(error)}; what should not "
@@ -229,21 +204,18 @@ def _run(load: Callable[[], R], what: str) -> R:
         raise TargetError(f"{what} could not be loaded{where(error)}: {shown(error)}\n{_advice(error)}") from None
 
 
-def ready(target: str, store: str | None = None) -> Server | None:
-    """The server of `target`, with its keys read; None, and the reason on stderr, if it cannot be served.
+def ready(target: str | None, store: str | None = None) -> Server:
+    """The server of `target`, with its keys read; CommandError if it cannot be served.
 
     A given `store` replaces the one that the server was made with.
     """
-    from redstart.features.errors import SettingsError
-
+    server = load(chosen(target))
     try:
-        server = load(target)
         server.runtime.load_keys()
         if store:
             _use_store(server, store)
-    except (TargetError, SettingsError) as error:
-        sys.stderr.write(f"redstart: {error}\n")
-        return None
+    except SettingsError as error:
+        raise CommandError(str(error)) from None
     return server
 
 
@@ -254,16 +226,23 @@ def _use_store(server: Server, url: str) -> None:
         raise TargetError(f"--store: {error}") from None
 
 
-def store_option(parser: argparse.ArgumentParser) -> None:
-    """`--store`, or the environment variable REDSTART_STORE."""
-    text = "where tasks and shared state are kept: sqlite:///file.db, redis://… or postgresql://… (or REDSTART_STORE)"
-    parser.add_argument("--store", default=os.environ.get("REDSTART_STORE"), metavar="URL", help=text)
-
-
 def _advice(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"Install {error.name} for {sys.executable}, or run redstart where it is installed."
-    return "Fix that line and try again."
+    return f"{_meant(error)}Fix that line and try again."
+
+
+def _meant(error: Exception) -> str:
+    """The name of ours that was probably meant by `from redstart… import name`."""
+    wrong = re.match(r"cannot import name '(\w+)' from '(redstart[\w.]*)'", str(error))
+    if wrong is None or not isinstance(error, ImportError):
+        return ""
+    near = (
+        "Server"
+        if wrong[1] in ("FastMCP", "MCPServer")
+        else nearest(wrong[1], getattr(sys.modules.get(wrong[2]), "__all__", ()))
+    )
+    return f"Did you mean {near}? " if near else ""
 
 
 def _attribute(module: ModuleType, name: str) -> object:
@@ -273,13 +252,6 @@ def _attribute(module: ModuleType, name: str) -> object:
             value = getattr(value, part)
         except AttributeError:
             place = getattr(module, "__file__", None) or module.__name__
-            near = _like(part, [key for key in dir(value) if not key.startswith("_")])
+            near = like(part, [key for key in dir(value) if not key.startswith("_")])
             raise TargetError(f"{place} has no {name}{near}") from None
     return value
-
-
-def _like(name: str, names: list[str]) -> str:
-    """The nearest name, or the first few names if none is near."""
-    near = nearest(name, names)
-    shown = [near] if near else names[:5]
-    return f"; there is {', '.join(shown)}" if shown else ""

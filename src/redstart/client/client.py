@@ -12,22 +12,25 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Self, TypeAlias, TypeVar, Unpack, overload
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
-from redstart.client import listen, results
+from redstart.client import listen, results, skills, tasks
 from redstart.client.callbacks import OnProgress
 from redstart.client.connection import RpcConnection
-from redstart.client.errors import ClientError, NotSupported
+from redstart.client.errors import ClientError, NotSupported, RequestError
 from redstart.client.handlers import QuestionHandlers
 from redstart.client.listen import Events
 from redstart.client.options import ClientOptions
 from redstart.client.requests import RequestOptions, Requests
 from redstart.client.results import CallResult, decoded
+from redstart.client.skills import Skill, SkillList
 from redstart.client.target import transport_for
+from redstart.client.tasks import RemoteTask, TaskInfo
+from redstart.client.transport import Transport
 from redstart.features.rules import checked, showing
 from redstart.wire import types as t
-from redstart.wire.jsonrpc import JsonMapping, JsonObject, encode
-from redstart.wire.meta import Implementation
+from redstart.wire.jsonrpc import MISSING_CLIENT_CAPABILITY, JsonMapping, JsonObject, encode
+from redstart.wire.meta import TASKS_EXTENSION, Implementation
 
 Reference: TypeAlias = str | JsonMapping
 """What to complete: a prompt's name, a resource template, or the spec's `{"type": "ref/prompt", …}`."""
@@ -42,18 +45,21 @@ class CallOptions(RequestOptions, total=False):
 
 
 class Client:
-    """A connection to one MCP server: a Server object, a URL, a command as a list, or a .py file.
+    """A connection to one MCP server: a Server object, a URL, a command as a list, a .py file, or a configuration.
 
     >>> async def main() -> None:
     ...     async with Client(["python", "server.py"]) as c:
     ...         print((await c.call_tool("add", {"a": 1, "b": 2})).data)
 
+    A configuration is `{"mcpServers": {…}}`, a dict or a .json file; `server` names its entry if it has several.
     `protocol` is "auto" or a revision. `on_elicit`, `on_sample` and `roots` answer what the server asks, and decide
     which capabilities are declared (`capabilities` adds to them). Callbacks may be async. `timeout` counts seconds for
     each request, without the time a human takes to answer; `None` means no limit. `stderr` is "inherit" or "capture".
 
     `token` is what `auth=` reads: the bearer token for a URL, and for a Server object too. `user` is who calls a Server
     object, without `auth=`; with neither a Server object is called as by its own process, and `ctx.user` is None.
+
+    `record` is a file that gets every message, a line of JSON each; `redstart.testing.replay` plays it again.
     """
 
     @showing(ClientOptions)
@@ -69,7 +75,7 @@ class Client:
     async def __aenter__(self) -> Self:
         if self._open is not None:
             raise ClientError("this client is open already")
-        connection = RpcConnection(self._new_transport(), self._handlers, self._options)
+        connection = RpcConnection(self._transport(), self._handlers, self._options)
         requests = Requests(connection, self._options)
         try:
             await connection.open()
@@ -79,6 +85,14 @@ class Client:
             raise
         self._open = requests
         return self
+
+    def _transport(self) -> Transport:
+        transport, path = self._new_transport(), self._options["record"]
+        if path is None:
+            return transport
+        from redstart.client.recording import RecordedTransport
+
+        return RecordedTransport(transport, path)
 
     async def __aexit__(self, *exception: object) -> None:
         requests, self._open = self._open, None
@@ -156,13 +170,124 @@ class Client:
 
         `returns` is the type of `result.data`: a plain type, a dataclass, a model. Any other result is refused.
         """
-        params = {"name": name, "arguments": arguments or {}}
-        result = results.call_result(await self._result("tools/call", params, meta, timeout, on_progress))
+        params: JsonObject = {"name": name, "arguments": arguments or {}}
+        read = partial(self._call_result, name, returns)
+        task = None
+        if await self._must_be_task(name):
+            task = await self.start_task(name, arguments, returns=returns, on_progress=on_progress, meta=meta)
+        else:
+            try:
+                raw = await self._result("tools/call", params, meta, timeout, on_progress)
+            except RequestError as error:
+                if not _asks_for_task(error):
+                    raise
+                task = await self.start_task(name, arguments, returns=returns, meta=meta)
+        if task is None:
+            info = tasks.created(raw, modern=True) if self._requests.connection.dialect.modern else None
+            if info is None:
+                return await read(raw)
+            task = RemoteTask(self._requests, info, read)
+        async with task:
+            return await task.result(self._options["timeout"] if timeout is None else timeout)
+
+    async def _call_result(self, name: str, returns: object, raw: Raw) -> CallResult[Any]:
+        result = results.call_result(raw)
+        if self._options["validate"] and not result.is_error:
+            await self._requests.tools.check(name, result.structured if result.has_structured else UNSET)
         if isinstance(result.structured, dict) and list(result.structured) == ["result"]:
             result.wrapped = (await self._requests.tools.get(name)).wrapped
         if returns is not None and not result.is_error:
             result.read(f"tools/call of {name}", returns)
         return result
+
+    # ---------------------------------------------------------------- tasks
+
+    async def start_task(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        ttl: float | None = None,
+        returns: object = None,
+        on_progress: OnProgress | None = None,
+        meta: Mapping[str, object] | None = None,
+    ) -> RemoteTask[Any]:
+        """Call a tool as a task: returns when the server has begun it. `ttl` is how many seconds it should be kept.
+
+        >>> async def crunch(c: Client) -> object:
+        ...     task = await c.start_task("crunch", {"path": "data.csv"})
+        ...     return (await task).data
+
+        A server that answers at once, because the work is short or because it makes no tasks, gives a task that has
+        ended. In 2026-07-28 the server decides how long a task is kept, and does not tell its progress.
+        """
+        requests = self._requests
+        modern = requests.connection.dialect.modern
+        params: JsonObject = {"name": name, "arguments": arguments or {}}
+        extra: JsonObject = requests.tasks_meta() if modern else {}
+        if not modern:
+            self._check_tasks()
+            params["task"] = {} if ttl is None else {"ttl": int(ttl * 1000)}
+            if (callback := on_progress or self._options["on_progress"]) is not None:
+                extra["progressToken"] = requests.connection.keep_progress(callback)
+        params["_meta"] = {**(meta or {}), **extra}
+        raw = await requests.result("tools/call", params)
+        info = tasks.created(raw, modern=modern)
+        read = partial(self._call_result, name, returns)
+        if info is not None:
+            return RemoteTask(requests, info, read)
+        return RemoteTask(requests, TaskInfo(task_id="", status="completed"), read, raw)
+
+    async def get_task(self, id: str, *, tool: str = "", returns: object = None) -> RemoteTask[Any]:
+        """A task that was started before, perhaps over another connection.
+
+        >>> async def later(c: Client, id: str) -> object:
+        ...     return (await (await c.get_task(id))).data
+
+        `tool` is the name of its tool, which is needed to read a result that the server has wrapped.
+        """
+        task: RemoteTask[Any] = RemoteTask(
+            self._requests, TaskInfo(task_id=id, status="working"), partial(self._call_result, tool, returns)
+        )
+        await task.refresh()
+        return task
+
+    async def list_tasks(self) -> list[TaskInfo]:
+        """All tasks that the server shows to this client (2025-11-25 only).
+
+        >>> async def running(c: Client) -> list[str]:
+        ...     return [task.task_id for task in await c.list_tasks() if task.status == "working"]
+        """
+        return await tasks.listed(self._in_handshake("tasks/list", "get_task(id)"))
+
+    def _check_tasks(self) -> None:
+        if "tasks" not in self.server_capabilities:
+            raise NotSupported(f"this server has no tasks in {self.protocol_version}; use call_tool")
+
+    async def _must_be_task(self, name: str) -> bool:
+        """Whether a handshake server refuses to call a tool that is not a task."""
+        if self._requests.connection.dialect.modern or "tasks" not in self.server_capabilities:
+            return False
+        return (await self._requests.tools.get(name)).task_required
+
+    # ---------------------------------------------------------------- skills
+
+    async def list_skills(self) -> list[Skill]:
+        """The skills of a server that has the extension `io.modelcontextprotocol/skills`; no file is read.
+
+        >>> async def names(c: Client) -> list[str]:
+        ...     return [skill.name for skill in await c.list_skills()]
+        """
+        return await self._requests.pages("skills/list", "skills", SkillList)
+
+    async def read_skill(self, skill: Skill, uri: str | None = None) -> bytes:
+        """The SKILL.md of a skill, or another of its files. What is not what `list_skills` said is an InvalidReply.
+
+        >>> async def load(c: Client) -> str:
+        ...     skill = (await c.list_skills())[0]
+        ...     return (await c.read_skill(skill)).decode()
+        """
+        return await skills.read_file(self._requests, skill, uri or skill.uri)
 
     # ---------------------------------------------------------------- prompts, resources, completion
 
@@ -275,6 +400,12 @@ class Client:
 
     # ---------------------------------------------------------------- the rest
 
+    def clear_cache(self) -> None:
+        """Forget the results that the server allowed to keep, and what is known of its tools."""
+        self._requests.tools.forget()
+        if self._requests.cache is not None:
+            self._requests.cache.drop()
+
     async def ping(self) -> None:
         """Ask whether the server is there (handshake era)."""
         await self._in_handshake("ping", "any request").request("ping")
@@ -324,3 +455,10 @@ class Client:
         if self._requests.connection.dialect.modern:
             raise NotSupported(f"{method} does not exist in {self.protocol_version}; use {instead} instead")
         return self._requests
+
+
+def _asks_for_task(error: RequestError) -> bool:
+    """Whether a modern server has refused a call because it must be a task."""
+    required = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
+    extensions = required.get("extensions") if isinstance(required, dict) else None
+    return error.code == MISSING_CLIENT_CAPABILITY and isinstance(extensions, dict) and TASKS_EXTENSION in extensions

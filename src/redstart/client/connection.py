@@ -10,7 +10,8 @@ import asyncio
 import itertools
 import logging
 import math
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol, TypeGuard
 
 import msgspec
@@ -19,10 +20,10 @@ from msgspec import UNSET, Raw
 from redstart.client.background import BackgroundTasks
 from redstart.client.callbacks import CallbackQueue, LogMessage, Notification, OnProgress, ProgressMessage
 from redstart.client.dialects import ClientDialect, HandshakeDialect
-from redstart.client.errors import ClientError, ConnectionClosed, RequestError, request_error
+from redstart.client.errors import ClientError, ConnectionClosed, InvalidReply, RequestError, request_error
 from redstart.client.handlers import QuestionHandlers
 from redstart.client.options import ClientOptions
-from redstart.client.transport import Outgoing, Transport
+from redstart.client.transport import Outgoing, Transport, messages_in, refuse_deep
 from redstart.wire import jsonrpc
 from redstart.wire.jsonrpc import JsonMapping, JsonObject
 
@@ -73,10 +74,11 @@ class RpcConnection:
         self._on_notification = options["on_notification"]
         self._ids = itertools.count(1)
         self._open: dict[int, OpenRequest] = {}
+        self._kept: dict[str, OnProgress] = {}
         self._answering: dict[int | str, asyncio.Future[None]] = {}
         self._tasks = BackgroundTasks()
         self._callbacks = CallbackQueue(self._tasks)
-        self._questions = 0  # that are being answered
+        self._humans = 0  # that are waited for
 
     # ---------------------------------------------------------------- lifetime
 
@@ -112,7 +114,7 @@ class RpcConnection:
         if on_progress is not None:
             call.on_progress, call.callbacks = on_progress, CallbackQueue(self._tasks)
         try:
-            async with asyncio.timeout(call.seconds) as call.deadline:
+            async with asyncio.timeout(None if self._humans else call.seconds) as call.deadline:
                 await self.send(call, params, headers)
                 result = await call.future
         except TimeoutError:
@@ -163,6 +165,12 @@ class RpcConnection:
         data = jsonrpc.encode({"jsonrpc": "2.0", **message})
         return self.transport.send(Outgoing(data, method, id, headers or {}, self.dialect.modern))
 
+    def keep_progress(self, on_progress: OnProgress) -> str:
+        """A progress token that outlives its request, as that of a task does."""
+        token = f"task-{next(self._ids)}"
+        self._kept[token] = on_progress
+        return token
+
     def abandon(self, call: OpenRequest, reason: str) -> None:
         """Stop waiting for `call`, and tell the server in the way of this transport and dialect."""
         if self._open.pop(call.id, None) is None:
@@ -179,12 +187,18 @@ class RpcConnection:
 
     def receive(self, data: bytes) -> None:
         """Read one message, or a batch of them, which one handshake revision allows."""
+        part: bytes | Raw = data
         try:
-            messages = jsonrpc.decode_batch(data) if data.lstrip()[:1] == b"[" else [data]
-            for message in messages:
-                self._receive_one(jsonrpc.decode_envelope(message))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            log.warning("the server sent something that is not a JSON-RPC message: %r", data[:200])
+            for part in messages_in(data):
+                try:
+                    self._receive_one(jsonrpc.decode_envelope(part))
+                except RecursionError:
+                    if not refuse_deep(self, part):
+                        log.warning("the server sent a message that is nested too deeply: %r", bytes(part)[:200])
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            log.warning("the server sent something that is not a JSON-RPC message: %r", bytes(part)[:200])
+        except InvalidReply as error:
+            self.fail_open(error)
 
     def _receive_one(self, envelope: jsonrpc.Envelope) -> None:
         id = envelope.id
@@ -240,11 +254,7 @@ class RpcConnection:
         if not isinstance(meta, dict):
             meta = params["_meta"] = {}
         if method == "notifications/progress":
-            token = params.get("progressToken")
-            call = self._open.get(token) if _is_int(token) else None
-            if call is not None and call.callbacks is not None and call.on_progress is not None:
-                progress = ProgressMessage(params.get("progress", 0), params.get("total"), params.get("message"), meta)
-                call.callbacks.deliver(call.on_progress, progress)
+            self._progressed(params.get("progressToken"), params, meta)
         elif method == "notifications/message" and self._on_log is not None:
             message = LogMessage(params.get("level", "info"), params.get("data"), params.get("logger"), meta)
             self._callbacks.deliver(self._on_log, message)
@@ -254,6 +264,15 @@ class RpcConnection:
             listener.notified(method, params)
         if self._on_notification is not None:
             self._callbacks.deliver(self._on_notification, Notification(method, params))
+
+    def _progressed(self, token: object, params: JsonObject, meta: JsonObject) -> None:
+        callbacks, on_progress = self._callbacks, self._kept.get(token) if isinstance(token, str) else None
+        call = self._open.get(token) if _is_int(token) else None
+        if call is not None and call.callbacks is not None:
+            callbacks, on_progress = call.callbacks, call.on_progress
+        if on_progress is not None:
+            message = ProgressMessage(params.get("progress", 0), params.get("total"), params.get("message"), meta)
+            callbacks.deliver(on_progress, message)
 
     def _cancelled(self, id: object) -> None:
         """The server withdraws a question, or ends a subscription: the only request of ours that it may end."""
@@ -288,16 +307,21 @@ class RpcConnection:
             await _logged(accepted)
 
     async def _answer(self, method: str, params: JsonObject) -> JsonObject:
-        """Answer a question while no clock runs: the time of a human does not count as the server's."""
-        self._questions += 1
+        with self.waiting():
+            return await self.handlers.answer(method, params)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """No clock runs in the block: the time of a human does not count as the server's."""
+        self._humans += 1
         try:
             for call in self._open.values():
                 call.run_clock(False)
-            return await self.handlers.answer(method, params)
+            yield
         finally:
-            self._questions -= 1
+            self._humans -= 1
             for call in self._open.values():
-                call.run_clock(self._questions == 0)
+                call.run_clock(self._humans == 0)
 
 
 def _message(method: str, params: JsonMapping | None) -> JsonObject:

@@ -5,7 +5,9 @@ ClientError
 ├── ConnectionClosed   the server is gone: nothing more will be answered
 ├── SessionExpired     the server has forgotten this session
 ├── HttpError          an HTTP status without a JSON-RPC body
+├── SignInError         there is no token: the sign-in did not succeed
 ├── InvalidReply       an answer that the protocol does not allow
+├── TaskCancelled      the task was cancelled, so there is no result
 └── NotSupported       this server or this revision has no such thing
 """
 
@@ -86,6 +88,18 @@ class HttpError(ClientError):
         super().__init__(f"{self.request}: HTTP {status}" + (f": {text[:200]}" if text else ""))
 
 
+class SignInError(ClientError):
+    """There is no token for the server: somebody declined, or an authorization server refuses.
+
+    >>> SignInError("the token endpoint refuses: invalid_grant", code="invalid_grant").code
+    'invalid_grant'
+    """
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class InvalidReply(ClientError):
     """An answer that the protocol does not allow.
 
@@ -93,6 +107,16 @@ class InvalidReply(ClientError):
     Traceback (most recent call last):
     ...
     redstart.client.errors.InvalidReply: tools/call: unknown resultType 'later'
+    """
+
+
+class TaskCancelled(ClientError):
+    """The task was cancelled, by this client or by somebody else.
+
+    >>> raise TaskCancelled("the task 7 was cancelled")
+    Traceback (most recent call last):
+    ...
+    redstart.client.errors.TaskCancelled: the task 7 was cancelled
     """
 
 

@@ -42,21 +42,27 @@ class StreamPosition:
 
 
 class HttpTransport(Transport):
-    """One URL. `headers` go with every request."""
+    """One URL, by the newer of the two HTTP transports."""
 
     http = True
 
-    def __init__(self, url: str, headers: Mapping[str, str], timeout: float | None) -> None:
-        self._older = HttpSseTransport(url, headers, timeout)
-        self._endpoint = HttpEndpoint(url, headers, timeout)
+    def __init__(self, endpoint: HttpEndpoint) -> None:
+        self.identity = endpoint.url
+        self._older = HttpSseTransport(endpoint.again())
+        self._endpoint = endpoint
         self._requests: dict[int, asyncio.Future[None]] = {}
         self._stream: asyncio.Future[None] | None = None
         self._stream_known = asyncio.Event()
         self._session_headers: Mapping[str, str] = {}
 
+    @property
+    def sign_ins(self) -> int:  # type: ignore[override]  # it is only read
+        authorization = self._endpoint.authorization
+        return 0 if authorization is None else authorization.sign_ins
+
     async def open(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._endpoint.open()
+        self._endpoint.open(inbox)
 
     def send(self, message: Outgoing) -> asyncio.Future[None] | None:
         id = message.id
@@ -81,6 +87,7 @@ class HttpTransport(Transport):
             request.cancel()
         if self._stream is not None:
             self._stream.cancel()
+        self._endpoint.end_sign_in()
         await self._endpoint.tasks.wait(_LINGER)
         if self._endpoint.session is not None:
             with contextlib.suppress(ClientError, TimeoutError):

@@ -7,45 +7,75 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import httpx2
 import msgspec
 from msgspec import UNSET
 
 from redstart.client.background import BackgroundTasks
+from redstart.client.challenge import Challenge, Sent, read_challenge
 from redstart.client.errors import ClientError, ConnectionClosed, HttpError, InvalidReply, SessionExpired, request_error
+from redstart.client.transport import Inbox
 from redstart.protocol.framing import MAX_MESSAGE
 from redstart.wire import jsonrpc
 
+if TYPE_CHECKING:  # most URLs need no sign-in
+    from redstart.client.oauth.authorization import Authorization
+
 SESSION: Final = "Mcp-Session-Id"
 EVENT_STREAM: Final = "text/event-stream"
-_REDIRECTS: Final = 3
+_TRIES: Final = 6
+"""How often a request is sent because of redirects and refusals."""
+_HINTS: Final = {
+    "All connection attempts failed": "is the server running, and are host and port right?",
+    "Name or service not known": "no machine has this name",
+    "nodename nor servname provided": "no machine has this name",
+    "WRONG_VERSION_NUMBER": "the server does not speak TLS there; try http:// instead of https://",
+}
+"""What to add to errors of the network, by a part of their text."""
 
 
 class HttpEndpoint:
     """One URL, the headers that go with every request, the session if there is one, and the tasks that use them."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], timeout: float | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeout: float | None,
+        authorization: Authorization | None = None,
+    ) -> None:
         self.url = url
+        self.authorization = authorization
+        self._may_sign_in = authorization is not None
         self.session: str | None = None
         self.tasks = BackgroundTasks()
         self._headers = headers
-        self._timeout = timeout
+        self.timeout = timeout
 
-    def open(self) -> None:
+    def again(self) -> HttpEndpoint:
+        """The same URL for another transport, which has not been opened."""
+        return HttpEndpoint(self.url, self._headers, self.timeout, self.authorization)
+
+    def open(self, inbox: Inbox) -> None:
         """Make the httpx2 client. Streams hold connections, so their number is not limited."""
+        self._inbox = inbox
         try:
             host = httpx2.URL(self.url).host
         except httpx2.InvalidURL as error:
             raise ClientError(f"{self.url!r} is not a URL: {error}") from error
         self._client = httpx2.AsyncClient(
             headers=self._headers,
-            timeout=httpx2.Timeout(self._timeout, read=None, pool=None),  # the connection has its own for reading
+            timeout=httpx2.Timeout(self.timeout, read=None, pool=None),  # the connection has its own for reading
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
             # A proxy that the environment names cannot reach the loopback address of this machine.
             trust_env=host not in ("localhost", "127.0.0.1", "::1"),
         )
+
+    def end_sign_in(self) -> None:
+        """From now on a refusal is final: the connection is closing, so no sign-in begins."""
+        self._may_sign_in = False
 
     async def close(self) -> None:
         """End the tasks, and close every connection."""
@@ -68,18 +98,36 @@ class HttpEndpoint:
             sent[SESSION] = self.session
         url = self.url
         try:
-            for _ in range(_REDIRECTS):
-                async with self._client.stream(method, url, headers=sent, content=content) as response:
-                    target = _same_origin_redirect(response)
-                    if target is None:
+            for _ in range(_TRIES):
+                allowed = Sent() if self.authorization is None else await self.authorization.sent(method, url)
+                headers = {**sent, **allowed.headers}
+                async with self._client.stream(method, url, headers=headers, content=content) as response:
+                    target, challenge = same_origin_redirect(response), self._challenge(response, allowed)
+                    if target is None and challenge is None:
                         if response.status_code >= 300:
                             raise await self._refusal(response)
                         yield response
                         return
-                    url = target
+                    nonce = response.headers.get("DPoP-Nonce")
+                if self.authorization is not None and challenge is not None:
+                    with self._inbox.waiting():
+                        await self.authorization.renew(challenge, allowed, url, nonce)
+                url = target or url
         except (httpx2.HTTPError, httpx2.StreamError) as error:
-            raise ConnectionClosed(f"{method} {url} failed: {str(error) or type(error).__name__}") from error
-        raise HttpError(method, self.url, response.status_code, "too many redirects")
+            raise ConnectionClosed(f"{method} {url} failed: {_why(error)}") from error
+        raise HttpError(method, self.url, response.status_code, f"too many redirects or refusals: {_TRIES}")
+
+    def _challenge(self, response: httpx2.Response, sent: Sent) -> Challenge | None:
+        """What a refusal asks for, if another token could help."""
+        if self.authorization is None or not self._may_sign_in:
+            return None
+        if response.status_code not in (401, 403):
+            self.authorization.accepted(sent)
+            return None
+        peer = response.extensions["network_stream"].get_extra_info("server_addr")
+        asked = response.headers.get_list("WWW-Authenticate")
+        challenge = read_challenge(response.status_code, asked, None if peer is None else str(peer[0]))
+        return challenge if self.authorization.wants_another(challenge) else None
 
     @asynccontextmanager
     async def stream(self, headers: Mapping[str, str]) -> AsyncIterator[httpx2.Response]:
@@ -90,14 +138,20 @@ class HttpEndpoint:
             yield response
 
     async def _refusal(self, response: httpx2.Response) -> ClientError:
-        """The error for a response that is not what was asked for; a JSON-RPC error in its body says the most."""
+        """The error for a refused request. If the body has a JSON-RPC error, that one, because it says most."""
         if response.status_code == 404 and self.session is not None:
             return SessionExpired(f"{self.url} does not know this session any more (HTTP 404)")
         body = await body_of(response)
         text = body.decode("utf-8", "replace")
+        if response.status_code == 401 and self.authorization is None:
+            text = f'{text[:90]} (give token=, or auth="oauth" to sign in)'
         if response.is_redirect:
             text = f"redirect to {response.headers.get('Location')}; use that URL"
-        return error_in(body) or HttpError(response.request.method, str(response.url), response.status_code, text)
+        refused = HttpError(response.request.method, str(response.url), response.status_code, text)
+        if (said := error_in(body)) is None:
+            return refused
+        said.__cause__ = refused  # its status, and for a person what to do
+        return said
 
     def move(self, reference: str) -> None:
         """Use the URL that `reference` names from here; it must be on the same origin."""
@@ -106,6 +160,18 @@ class HttpEndpoint:
         if _origin(here) != _origin(there):
             raise ClientError(f"{self.url} sends its messages to another origin, {there}")
         self.url = str(there)
+
+
+def _why(error: Exception) -> str:
+    """Why there is no connection, with advice where the text of the library has none.
+
+    >>> _why(OSError("[Errno -2] Name or service not known"))
+    '[Errno -2] Name or service not known; no machine has this name'
+    >>> _why(OSError("All connection attempts failed"))
+    'All connection attempts failed; is the server running, and are host and port right?'
+    """
+    text = str(error) or type(error).__name__
+    return text + next((f"; {hint}" for part, hint in _HINTS.items() if part in text), "")
 
 
 def content_type(response: httpx2.Response) -> str:
@@ -147,7 +213,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-def _same_origin_redirect(response: httpx2.Response) -> str | None:
+def same_origin_redirect(response: httpx2.Response) -> str | None:
     """Where a 307 or 308 leads, if it stays on the server that the user named."""
     if response.status_code not in (307, 308) or response.next_request is None:
         return None

@@ -7,7 +7,6 @@ Spec: /specification/2024-11-05/basic/transports#http-with-sse.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from redstart.client.errors import ClientError, ConnectionClosed
 from redstart.client.http_endpoint import HttpEndpoint, events
@@ -19,17 +18,16 @@ class HttpSseTransport(Transport):
 
     http = True
 
-    def __init__(self, url: str, headers: Mapping[str, str], timeout: float | None) -> None:
-        self._timeout = timeout
-        self._endpoint = HttpEndpoint(url, headers, timeout)
+    def __init__(self, endpoint: HttpEndpoint) -> None:
+        self._endpoint = endpoint
 
     async def open(self, inbox: Inbox) -> None:
         """Open the stream. Its first event must name the URL for our messages."""
         self._inbox = inbox
-        self._endpoint.open()
+        self._endpoint.open(inbox)
         named: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._endpoint.tasks.start(self._read(named))
-        async with asyncio.timeout(self._timeout):
+        async with asyncio.timeout(self._endpoint.timeout):
             self._endpoint.move(await named)
 
     def send(self, message: Outgoing) -> asyncio.Future[None] | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from redstart.access.verifier import AuthError
 from redstart.client.errors import RequestError
 from redstart.client.transport import Inbox, Outgoing, Transport
-from redstart.server.authenticate import AuthError
 from redstart.server.server import Server
 from redstart.transports.memory import MemoryPeer
 from redstart.transports.routes import Request

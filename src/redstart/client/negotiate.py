@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from importlib import metadata
 from typing import Final
 
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from redstart.client.connection import RpcConnection
 from redstart.client.dialects import HANDSHAKE_VERSIONS, MODERN_VERSIONS, HandshakeDialect, ModernDialect
-from redstart.client.errors import ClientError, ConnectionClosed, HttpError, NotSupported, RequestError
+from redstart.client.errors import ClientError, ConnectionClosed, HttpError, NotSupported, RequestError, SignInError
 from redstart.client.options import ClientOptions
 from redstart.client.results import decoded
 from redstart.wire import jsonrpc, meta
@@ -38,6 +39,18 @@ _ACCESS: Final = (401, 402, 403, 407, 429)
 
 _UNKNOWN: Final = (400, 404, 405)
 """HTTP statuses of a server that does not know Streamable HTTP."""
+
+
+REMEMBER: Final = 3600.0
+"""Seconds in which a server that had no modern era is not asked for one again."""
+MAX_KNOWN: Final = 1000
+_handshakes: Final[dict[str, tuple[str, float]]] = {}
+"""The servers of the handshake era that this process has met: the revision, and until when it counts."""
+
+
+def forget_eras() -> None:
+    """Ask every server again, as a new process does."""
+    _handshakes.clear()
 
 
 class Negotiated(Struct, frozen=True):
@@ -64,6 +77,34 @@ class Negotiator:
         """Settle on `protocol`, which is a revision or "auto"."""
         if protocol in HANDSHAKE_VERSIONS:
             return await self._handshake(protocol, exact=True)
+        if protocol != "auto":
+            return await self._probe(protocol)
+        identity = self._connection.transport.identity
+        known = await self._as_before(identity)
+        server = await self._probe(protocol) if known is None else known
+        if identity is not None and not self._connection.dialect.modern:
+            while len(_handshakes) >= MAX_KNOWN:
+                del _handshakes[next(iter(_handshakes))]
+            _handshakes.setdefault(identity, (server.version, time.monotonic() + REMEMBER))
+        return server
+
+    async def _as_before(self, identity: str | None) -> Negotiated | None:
+        """The handshake with a server that had no other era a while ago; None if it is not known, or has changed."""
+        version, until = _handshakes.get(identity or "", ("", 0.0))
+        if until <= time.monotonic():
+            _handshakes.pop(identity or "", None)
+            return None
+        connection, transport = self._connection, self._connection.transport
+        try:
+            return await self._handshake(version)
+        except (RequestError, HttpError, ConnectionClosed, NotSupported) as error:
+            log.debug("the server does not know the handshake any more: %s", error)
+        _handshakes.pop(identity or "", None)
+        await connection.open(transport)
+        return None
+
+    async def _probe(self, protocol: str) -> Negotiated:
+        """Ask for a modern revision first; what is not the answer of a modern server leads to `initialize`."""
         pinned = protocol in MODERN_VERSIONS
         try:
             server = await self._first_answer(protocol if pinned else MODERN_VERSIONS[-1])
@@ -75,6 +116,8 @@ class Negotiator:
 
     async def _after_refusal(self, refusal: ClientError | TimeoutError, pinned: bool) -> Negotiated:
         """Try another revision. If that fails too, a client with a fixed revision gets the first refusal."""
+        if pinned and isinstance(refusal, ConnectionClosed):  # a second start would end the same way
+            raise refusal
         version = await self._other_version(refusal)
         try:
             return await (self._discover(version) if version in MODERN_VERSIONS else self._handshake(version))
@@ -136,7 +179,8 @@ class Negotiator:
             return common[-1]
         if isinstance(error, RequestError) and error.code in _MODERN_CODES:
             raise error
-        if isinstance(error, TimeoutError) or (isinstance(error, HttpError) and error.status in _ACCESS):
+        refused = isinstance(error, HttpError) and error.status in _ACCESS
+        if refused or isinstance(error, TimeoutError | SignInError):
             raise error
         if isinstance(error, ConnectionClosed):
             connection = self._connection

@@ -16,7 +16,7 @@ from redstart.client.errors import InvalidReply
 from redstart.schema.errors import ShapeError
 from redstart.schema.types import compile_type
 from redstart.wire import types as t
-from redstart.wire.jsonrpc import JsonObject, decode
+from redstart.wire.jsonrpc import JsonObject, decode, encode
 
 Block: TypeAlias = t.Text | t.Image | t.Audio | t.EmbeddedResource | t.ResourceLink
 """A block of content of a known type."""
@@ -38,6 +38,9 @@ class CallResult(Struct, Generic[T], kw_only=True):
     wrapped: bool = False
     """Whether the server put the value into `{"result": …}` because many clients know objects only."""
 
+    has_structured: bool = False
+    """Whether there was a structured value; it may be null."""
+
     typed: T | UnsetType = UNSET
     """The value as the type that was asked for."""
 
@@ -50,8 +53,9 @@ class CallResult(Struct, Generic[T], kw_only=True):
 
     def read(self, method: str, returns: Any) -> None:
         """Read the value as the type that was asked for."""
+        value = self.text if returns is str and not self.has_structured else self.data
         try:
-            self.typed = compile_type(returns, where="returns").convert(self.data, lax=False)
+            self.typed = compile_type(returns, where="returns").convert(value, lax=False)
         except ShapeError as error:
             raise InvalidReply(f"{method}: the result is not of the type that returns= names: {error}") from error
 
@@ -83,9 +87,10 @@ def decoded(method: str, kind: type[T], raw: Raw) -> T:
         try:
             result: T = _decoder(kind).decode(raw)
         except msgspec.ValidationError:
-            result = msgspec.convert(_without_nulls(decode(raw)), kind, strict=False)
+            result = msgspec.json.decode(encode(_without_nulls(decode(raw))), type=kind, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidReply(f"{method}: the result is not valid: {error}") from error
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise InvalidReply(f"{method}: the result is not valid: {why}") from error
     return result
 
 
@@ -112,6 +117,7 @@ def call_result(raw: Raw) -> CallResult[Any]:
     return CallResult(
         content=result.content,
         structured=None if result.structured is UNSET else result.structured,
+        has_structured=result.structured is not UNSET,
         is_error=bool(result.is_error),
         meta=result.meta if isinstance(result.meta, dict) else {},
     )

@@ -29,6 +29,9 @@ LAST_LINES: Final = 20
 LAST_CHARACTERS: Final = 20_000
 """How much of the server's stderr is remembered."""
 
+_PIPE: Final = 1 << 16
+"""Bytes that a pipe holds."""
+
 _KILL: Final = getattr(signal, "SIGKILL", signal.SIGTERM)
 _SETTLE = 0.5
 """Seconds in which the pipes of a process that has ended must close. A child of it may hold them open."""
@@ -52,6 +55,7 @@ class StdioTransport(Transport, asyncio.SubprocessProtocol):
     def __init__(self, command: Sequence[str], options: ClientOptions) -> None:
         self._command = [os.fspath(part) for part in command]
         self._name = f"the server {' '.join(self._command)!r}"
+        self.identity = "\0".join(self._command)
         self._env = None if options["env"] is None else {**os.environ, **options["env"]}
         self._cwd = options["cwd"]
         self._echo = options["stderr"] == "inherit"
@@ -109,11 +113,21 @@ class StdioTransport(Transport, asyncio.SubprocessProtocol):
         if fd == 2:
             self._remember_stderr(self._decode_stderr(data))
             return
+        self._take_stderr()
         for line in self._lines.feed(data):
             if line is OVERSIZED:
                 self._inbox.fail_open(InvalidReply(f"{self._name} sent a message of more than {MAX_MESSAGE} bytes"))
             else:
                 self._inbox.receive(line)
+
+    def _take_stderr(self) -> None:
+        """Take what the server wrote to stderr before the message that has come: it is in the pipe already."""
+        pipe = self._process and self._process.get_pipe_transport(2)
+        file = pipe and not pipe.is_closing() and pipe.get_extra_info("pipe")
+        if file and os.name == "posix":  # uvloop does not tell the file, and on Windows a read may wait
+            with contextlib.suppress(OSError):  # mostly there is nothing
+                if data := os.read(file.fileno(), _PIPE):
+                    self._remember_stderr(self._decode_stderr(data))
 
     def _remember_stderr(self, text: str) -> None:
         self._stderr = (self._stderr + text)[-LAST_CHARACTERS:]

@@ -1,4 +1,4 @@
-"""What the client remembers of a server's tools: which arguments go into headers, which results are wrapped.
+"""What the client remembers of a server's tools: which arguments go into headers, what their results look like.
 
 One `tools/list` brings it when it is first needed; it is forgotten when the server says that its tools have changed.
 """
@@ -10,10 +10,12 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from redstart.client.errors import InvalidReply, RequestError
 from redstart.protocol.headers import ParamRule, param_rules
+from redstart.schema.errors import ShapeError
+from redstart.schema.json_schema import SchemaError, Validator, compile_schema
 from redstart.wire.jsonrpc import JsonObject
 from redstart.wire.types import ListedTool
 
@@ -23,10 +25,13 @@ _PLAIN: Final = {"type", "properties", "required", "$defs", "$schema"}
 
 
 class CachedTool(Struct, frozen=True):
-    """One tool: its header rules, and whether its results are wrapped as `{"result": …}`."""
+    """One tool: its header rules, whether its results are wrapped as `{"result": …}`, whether it must be a task."""
 
     rules: Sequence[ParamRule] = ()
     wrapped: bool = False
+    task_required: bool = False
+    output_schema: JsonObject | None = None
+    """Without a validator that this client has, results are not checked."""
 
 
 class ToolCache:
@@ -35,6 +40,7 @@ class ToolCache:
     def __init__(self, fetch: Callable[[], Awaitable[object]]) -> None:
         self._fetch = fetch
         self._tools: dict[str, CachedTool] | None = None
+        self._validators: dict[str, Validator | None] = {}
         self._lock = asyncio.Lock()
 
     def learn(self, tools: list[ListedTool], *, http: bool, modern: bool) -> list[ListedTool]:
@@ -47,10 +53,41 @@ class ToolCache:
             except (ValueError, RecursionError) as error:
                 log.warning("the tool %r is left out: %s", tool.name, error)
                 continue
-            cached[tool.name] = CachedTool(rules, is_wrapped(tool.output_schema, modern=modern))
+            wrapped = is_wrapped(tool.output_schema, modern=modern)
+            schema = tool.output_schema if isinstance(tool.output_schema, dict) else None
+            cached[tool.name] = CachedTool(rules, wrapped, _task_required(tool.execution), schema)
             valid.append(tool)
         self._tools = cached
+        self._validators.clear()
         return valid
+
+    def known(self, name: str) -> CachedTool | None:
+        """What is known of a tool without asking."""
+        return (self._tools or {}).get(name)
+
+    async def check(self, name: str, structured: object) -> None:
+        """Refuse a structured result that is not what the tool's output schema promises."""
+        tool = self.known(name) if structured is UNSET else await self.get(name)
+        if tool is None or tool.output_schema is None:
+            return
+        if structured is UNSET:
+            raise InvalidReply(f"tools/call of {name}: the result lacks the structured content of the output schema")
+        validator = self._validator(name, tool.output_schema)
+        try:
+            if validator is not None:
+                validator.check(structured, "result")
+        except ShapeError as error:
+            raise InvalidReply(f"tools/call of {name}: the result does not fit the output schema: {error}") from error
+
+    def _validator(self, name: str, schema: JsonObject) -> Validator | None:
+        """A schema, compiled once. One that this client cannot check (extra `validate`) is not checked."""
+        if name not in self._validators:
+            try:
+                self._validators[name] = compile_schema(schema, where=f"the output schema of {name}")
+            except (SchemaError, RecursionError) as error:
+                log.debug("results of %s are not checked: %s", name, error)
+                self._validators[name] = None
+        return self._validators[name]
 
     def notified(self, method: str, params: JsonObject) -> None:
         """Forget the tools if a notification says that they have changed."""
@@ -74,6 +111,10 @@ class ToolCache:
                     log.debug("tools/list: %s", error)
                     self._tools = {}
         return (self._tools or {}).get(name, CachedTool())
+
+
+def _task_required(execution: object) -> bool:
+    return isinstance(execution, dict) and execution.get("taskSupport") == "required"
 
 
 def is_wrapped(schema: object, *, modern: bool) -> bool:

@@ -8,13 +8,24 @@ any more. A new way to reach a server is a new subclass.
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import Final, Protocol
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Raw, Struct
 
-from redstart.client.errors import ClientError
+from redstart.client.errors import ClientError, InvalidReply
+from redstart.wire import jsonrpc
+
+_TOKENS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]++|[\]}]++', re.DOTALL)
+"""Strings, also one without an end, and brackets in a row. No byte is read twice."""
+MAX_TOKENS: Final = 1_000_000
+"""So many are looked at to find out whose answer a message is that is nested too deeply: less than a second."""
+TOO_DEEP: Final = "The answer of the server is nested too deeply to be read"
 
 
 class Outgoing(Struct, frozen=True):
@@ -48,6 +59,60 @@ class Inbox(Protocol):
     def is_open(self, id: int) -> bool:
         """Whether the request `id` still waits for its answer."""
 
+    def waiting(self) -> AbstractContextManager[None]:
+        """In the block a human is waited for: no clock of a request runs."""
+
+
+def messages_in(data: bytes) -> Sequence[bytes | Raw]:
+    """The messages of a batch, which one handshake revision allows, or else the one message.
+
+    InvalidReply: it is nested too deeply, and too large to find them.
+    """
+    if data.lstrip()[:1] != b"[":
+        return [data]
+    try:
+        return jsonrpc.decode_batch(data)
+    except RecursionError:  # because of one of them: the others can be read
+        return [data[begin:end] for begin, end in islice(_nested(data), jsonrpc.MAX_BATCH)]
+
+
+def refuse_deep(inbox: Inbox, data: bytes | Raw) -> bool:
+    """End the request whose answer is nested too deeply to be decoded: nothing else would end it. False: no answer.
+
+    InvalidReply: it is too large to find out whose answer it is.
+    """
+    kept, last, message = [], 0, bytes(data)
+    for begin, end in _nested(message):
+        kept.append(message[last:begin])
+        last = end
+    try:
+        envelope = jsonrpc.decode_envelope(b"{}".join([*kept, message[last:] or b"}"]))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    if envelope.method is not UNSET or type(envelope.id) is not int:
+        return False
+    inbox.fail(envelope.id, InvalidReply(TOO_DEEP))
+    return True
+
+
+def _nested(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where the objects and lists are that stand directly in the outermost one; one without an end goes to the end."""
+    depth = begin = 0
+    for count, token in enumerate(_TOKENS.finditer(data)):
+        if count == MAX_TOKENS:
+            raise InvalidReply(TOO_DEEP)
+        at, end = token.span()
+        if data[at] in b"[{":
+            if depth < 2 <= depth + end - at:
+                begin = at + 1 - depth
+            depth += end - at
+        elif data[at] in b"]}":
+            if depth - (end - at) < 2 <= depth:
+                yield begin, at + depth - 1
+            depth -= end - at
+    if depth >= 2:
+        yield begin, len(data)
+
 
 class Transport(ABC):
     """One way to reach a server."""
@@ -57,6 +122,12 @@ class Transport(ABC):
 
     restartable = False
     """Whether a server that ended because of the first request may be started once more."""
+
+    sign_ins = 0
+    """How often somebody has signed in. What was kept before was perhaps for somebody else."""
+
+    identity: str | None = None
+    """What names the server to other clients of this process: its URL, or its command."""
 
     @abstractmethod
     async def open(self, inbox: Inbox) -> None:

@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from redstart.execution import dependencies
@@ -22,7 +23,7 @@ from redstart.features.options import Visible
 from redstart.features.output import Cut
 from redstart.features.registry import Arguments, Function, Invoke
 from redstart.features.tools import CompiledTool
-from redstart.protocol.call import Call
+from redstart.protocol.call import Call, Timings
 from redstart.schema.callables import is_async, is_generator, kind_of, name_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Runner:
         """The limits of everything that does not have its own."""
         self.gate = Gate("The server", limits.concurrency or sys.maxsize, limits.queue)
         self.pool = Pool(threads)
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._processes = processes
         self._children: Children | None = None
 
@@ -200,7 +202,7 @@ class Executor:
             for key, make in wants:
                 arguments[key] = make(call)
             pool = runner_of(call).pool
-            job = pool.run(work, arguments, loop_of(call))
+            job = pool.run(work if call.timings is None else _timed(work, call.timings), arguments, loop_of(call))
             if current_deadline.get() is not None:
                 job.add_done_callback(partial(name_stuck, pool))
             return job
@@ -213,6 +215,16 @@ class Executor:
                 log.warning(text, job.thread, name, pool.counts.lost)
 
         return start
+
+
+def _timed(work: Function, timings: Timings) -> Function:
+    """`work`, which notes when a thread has begun it."""
+
+    def begin(**arguments: object) -> object:
+        timings.started = perf_counter()
+        return work(**arguments)
+
+    return begin
 
 
 def _inline(fn: Function) -> Function:

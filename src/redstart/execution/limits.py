@@ -11,6 +11,7 @@ import contextvars
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from time import perf_counter
 from types import MappingProxyType
 from typing import Final
 
@@ -158,6 +159,8 @@ def gated(invoke: Invoke, gate_of: Callable[[Call], Gate]) -> Invoke:
         if gate in held:
             return await invoke(call, arguments)
         await gate.enter()
+        if call.timings is not None:
+            call.timings.started = perf_counter()
         slot = HeldSlot(gate)
         token = _held.set({**held, gate: slot})
         try:

@@ -9,6 +9,7 @@ on every loop, and can be closed after their loop is closed.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import builtins
 import inspect
 import os
@@ -39,6 +40,8 @@ from redstart.wire.types import ToolResult
 UNBOUNDED: Final = 1 << 30
 PACKAGE: Final = Path(__file__).parent.parent
 """The folder of redstart itself."""
+PATIENCE: Final = 1.0
+"""Seconds that the end of this process may take longer because of the reaper, which needs a few milliseconds."""
 Reported: TypeAlias = tuple[float, float | None, str | None]
 """Progress, total and message."""
 
@@ -301,6 +304,16 @@ class Reaper:
         with self._lock:
             self._tell(-pid)
 
+    def end(self) -> None:
+        """At a normal end of this process: close the pipe and wait for the reaper, for a moment only."""
+        process, self._process = self._process, None  # without the lock: who holds it may never return
+        if process is None or process.stdin is None:
+            return
+        with suppress(OSError):
+            process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):  # a fork of ours may hold the pipe open, and that one it outlives
+            process.wait(PATIENCE)
+
     def _tell(self, number: int) -> None:
         if self._process is not None and self._process.stdin is not None:
             with suppress(OSError):  # the reaper itself was ended: the next child starts another
@@ -309,6 +322,7 @@ class Reaper:
 
 
 _reaper = Reaper()
+atexit.register(_reaper.end)
 
 
 class Children:

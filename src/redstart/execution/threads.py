@@ -249,6 +249,15 @@ class Crew:
 _here = threading.local()
 
 
+def on_loop() -> bool:
+    """Whether an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class Pool:
     """At most `size` useful threads, for one event loop after another.
 

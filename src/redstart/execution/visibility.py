@@ -33,4 +33,4 @@ def seen_by(visible: Visible, context_for: ContextFor) -> Callable[[Call], bool]
 
 
 def _user(call: Call) -> Any:
-    return call.principal
+    return call.user

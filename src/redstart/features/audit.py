@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from redstart.features.principal import principal_key
+from redstart.features.principal import user_mark
 from redstart.wire.jsonrpc import encode
 
 if TYPE_CHECKING:
@@ -24,11 +23,10 @@ def note_refusal(event: str, user: object, **said: str | int) -> None:
     """Write a line, if anybody reads them. What is empty is left out."""
     if not audit.isEnabledFor(logging.INFO):
         return
-    key = principal_key(user)
     line = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "event": event,
-        "user": sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16] if key else "",
+        "user": user_mark(user),
         **said,
     }
     audit.info("%s", encode({name: value for name, value in line.items() if value != ""}).decode())
@@ -36,4 +34,4 @@ def note_refusal(event: str, user: object, **said: str | int) -> None:
 
 def note_refused_call(event: str, call: Call) -> None:
     """Write a line for a call that asked for what its user may not have, or what does not exist."""
-    note_refusal(event, call.principal, mcp_method=call.method.name)
+    note_refusal(event, call.user, mcp_method=call.method.name)

@@ -160,7 +160,7 @@ class Completions:
             return t.CompleteResult(completion=t.Completion([], 0, False))
         work = completer.values(call, params.argument.value, filled)
         what = f"The completion source {completer.name} of {item.key}, argument {argument},"
-        made = await self._errors.outcome(work, completion, what)
+        made = await self._errors.outcome(work, completion, what, item.declared.place)
         return t.CompleteResult(completion=made)
 
     def _item(self, call: Call, ref: t.CompletionReference) -> Completable:

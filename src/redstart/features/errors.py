@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
 from typing import Any, TypeVar
 
-from redstart.schema.callables import unwrapped
+from redstart.schema.callables import SignatureError, unwrapped
+from redstart.schema.types import UnsupportedType
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 from redstart.wire.types import Content, Text, ToolResult
 
@@ -88,6 +91,18 @@ class SettingsError(ValueError):
         self.advice = advice
 
 
+def end_in_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """For our own errors a script prints the text, which names file and line, without a traceback."""
+    if issubclass(kind, RegistrationError | SignatureError | UnsupportedType) and sys.stderr is not None:
+        sys.stderr.write(f"redstart: {error}\n")
+    elif issubclass(kind, SettingsError) and sys.stderr is not None:
+        from redstart.features.startup_errors import where
+
+        sys.stderr.write(f"redstart: {error}{where(error)}\n")
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
 class ErrorPolicy:
     """Decides what a client sees of an unexpected exception: by default its type, and an id that is also in the log."""
 
@@ -114,7 +129,7 @@ class ErrorPolicy:
             return f"{name}: {text_of(error)}"
         return f"{what} failed with {name} (error id {id}). The server's log has the details."
 
-    async def outcome(self, work: Awaitable[object], finish: Callable[[object], R], what: str) -> R:
+    async def outcome(self, work: Awaitable[object], finish: Callable[[object], R], what: str, where: str) -> R:
         """Await a handler, and convert its value with `finish`. A failure becomes a ProtocolError.
 
         This is for prompts, resources and completions. The failures of tools are results that the model reads.
@@ -126,7 +141,7 @@ class ErrorPolicy:
         except ToolError as error:
             raise ProtocolError(INTERNAL_ERROR, str(error)) from error
         except Unencodable as error:
-            log.error("%s returned what it must not: %s", what, error)
+            log.error("%s: %s returned what it must not: %s", where, what, error)
             raise ProtocolError(INTERNAL_ERROR, f"{what} returned what it must not: {error}") from error
         except Exception as error:
             raise ProtocolError(INTERNAL_ERROR, self.text(error, what)) from error

@@ -65,4 +65,4 @@ class Lifecycle:
 
 def can_list(call: Call) -> bool:
     """Whether a client may list its tasks: over HTTP a client that nobody knows would see those of others."""
-    return call.headers is None or call.principal is not None
+    return call.headers is None or call.user is not None

@@ -193,72 +193,109 @@ class SharedOptions(TypedDict, total=False):
     """What tools, prompts and resources have in common."""
 
     description: TextOption
+    """What it is for, as a model reads it; by default the docstring."""
     title: TextOption
+    """A name for people."""
     icons: IconsOption
+    """Pictures that clients may show."""
     meta: Annotated[Mapping[str, object] | None, Rule(json_object)]
+    """Data of your own for clients, sent as `_meta`."""
     needs: Annotated[str | Sequence[str], Rule(needs, (), optional=True)]
+    """What the client must be able to do, such as `"elicitation"`; others get an error before the handler runs."""
     executor: Annotated[Literal["inline", "thread", "process"] | None, Rule(one_of("inline", "thread", "process"))]
+    """Where it runs: `"inline"` on the loop, in a `"thread"` (the default for `def`), or in a `"process"`."""
     timeout: SecondsOption
+    """Seconds that the handler may take, without the time in which it waits for the user."""
     visible: Annotated[Visible | None, Rule(function)]
+    """A function of the user that says who sees and may use it."""
     scopes: ScopesOption
+    """The scopes that a token must have."""
     tags: TextsOption
+    """Words by which `include_tags=` and `exclude_tags=` of the server choose what is served."""
 
 
 class ToolOptions(SharedOptions, total=False):
     """What `Tool` and `@tool(...)` take."""
 
     parameters: Annotated[Sequence[Parameter] | None, Rule(parameters)]
+    """The arguments, if they do not come from the signature."""
     input_schema: Annotated[Mapping[str, object] | None, Rule(mapping)]
+    """The JSON Schema of the arguments, if it does not come from the signature."""
     output_schema: Annotated[Mapping[str, object] | None, Rule(mapping)]
+    """The JSON Schema of structured results, if it does not come from the annotation."""
     return_type: Annotated[Any, Rule(anything, msgspec.UNSET, optional=False)]
+    """The type of results, in place of the annotation."""
     annotations: Annotated[Mapping[str, object] | None, Rule(tool_annotations)]
+    """Hints for clients: `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`, `title`."""
     task: Annotated[Task | bool, Rule(task, "forbidden")]
+    """Whether calls may be tasks: `"forbidden"`, `"optional"` (or True) or `"required"`."""
     concurrency: CountOption
+    """How many calls of this tool run at once."""
     max_result_bytes: CountOption
+    """How large a result may be; a larger one is an error that says so."""
     outputs: Annotated[Sequence[str] | None, Rule(texts)]
+    """The names of the values that a tuple, or the outputs of a mode, are given under."""
     solutions: Annotated[Solutions | None, Rule(solutions)]
+    """For generators: `"first"`, `"all"` or a number; each yield is one solution."""
     single_use: FlagOption
+    """Whether each state of a question may be used once only."""
     apply_defaults: FlagOption
+    """Whether the defaults in a raw `input_schema` are filled in."""
     detach: Annotated[Literal["entry", "manual"], Rule(one_of("entry", "manual"), "entry")]
+    """When a call becomes a task: at its `"entry"`, or where the handler calls `ctx.detach()` (`"manual"`)."""
     retries: Annotated[int | None, Rule(at_least(0))]
+    """How often a task is begun anew after its worker was lost; by default the hints in `annotations` decide."""
     on_cancel: Annotated[Callable[[str], Any] | None, Rule(function)]
+    """A function that is called with the task's token when a task that was handed over is cancelled."""
 
 
 class PredicateOptions(ToolOptions, total=False):
     """What `@predicate(...)` takes."""
 
     name: Annotated[str, NAME]
+    """The name of the tool; by default that of the function."""
     mode: TextOption
+    """Its mode as Logtalk writes it, such as `fact(+integer, -integer)`."""
     proofs: Annotated[Proofs | None, Rule(one_of("one", "zero_or_one", "one_or_more", "zero_or_more"))]
+    """How many solutions it has."""
 
 
 class PromptOptions(SharedOptions, total=False):
     """What `Prompt` and `@prompt(...)` take."""
 
     arguments: Annotated[Sequence[Argument] | None, Rule(arguments)]
+    """The arguments, if they do not come from the signature."""
 
 
 class ResourceOptions(SharedOptions, total=False):
     """What `Resource` and `@resource(uri, ...)` take."""
 
     mime_type: TextOption
+    """The type of the contents, such as `text/markdown`."""
     size: Annotated[int | None, Rule(at_least(0))]
+    """How many bytes it has, for clients that show it."""
     annotations: Annotated[t.Annotations | Mapping[str, object] | None, Rule(resource_annotations)]
+    """`audience`, `priority` and `lastModified`, for clients."""
     cache: CacheOption
+    """How long clients may keep it."""
     unsafe: TextsOption
+    """The variables of a template whose values are not paths, so that `..` and `/` are allowed in them."""
 
 
 class FileOptions(ResourceOptions, total=False):
     """What `File` takes."""
 
     max_size: Annotated[int, Rule(at_least(0), 10 * 1024 * 1024)]
+    """How many bytes are read at most; a larger file is an error."""
 
 
 class DirectoryOptions(FileOptions, total=False):
     """What `Directory` takes."""
 
     hidden: FlagOption
+    """Whether files whose names begin with a dot are served."""
     listing: FlagOption
+    """Whether every file is in the list of resources, and not only the template."""
 
 
 class Declared:

@@ -91,6 +91,14 @@ def principal_key(user: object) -> str:
     return key
 
 
+def user_mark(user: object) -> str:
+    """A user as a mark that is the same each time, but does not name the user; empty where nobody is known."""
+    from hashlib import sha256
+
+    key = principal_key(user)
+    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16] if key else ""
+
+
 def _named(user: object) -> object:
     """The first of the names that has a value. A later name may be less precise, and two users may share its value."""
     if isinstance(user, type) or getattr(user, "is_authenticated", True) is False:

@@ -7,7 +7,7 @@ become. Spec: /specification/2026-07-28/server/prompts.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Unpack, cast
 
 from msgspec import Struct, field
@@ -165,6 +165,10 @@ class CompiledPrompt(Compiled[Prompt], kw_only=True):
     bind: Bind
     completers: dict[str, Completer] = field(default_factory=dict)
 
+    def texts(self) -> Iterator[tuple[str, object]]:
+        yield from super().texts()
+        yield from ((f"argument {one.name}", text) for one in self.arguments for text in (one.title, one.description))
+
     def argument_names(self) -> tuple[str, ...]:
         return tuple(argument.name for argument in self.arguments)
 
@@ -203,7 +207,8 @@ class Prompts:
             given = prompt.bind(_strings(arguments))
         except ShapeError as error:
             raise ProtocolError(INVALID_PARAMS, f"The prompt {name}: {error}") from error
-        return await self.errors.outcome(prompt.invoke(call, given), result, f"The prompt {name}")
+        work, what = prompt.invoke(call, given), f"The prompt {name}"
+        return await self.errors.outcome(work, result, what, prompt.declared.place)
 
 
 # ---------------------------------------------------------------- arguments

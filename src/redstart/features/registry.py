@@ -7,10 +7,11 @@ Lists are encoded once per catalog and dialect.
 from __future__ import annotations
 
 import logging
+import re
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import count
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import UNSET, Raw, Struct
 
@@ -33,6 +34,14 @@ Invoke = Callable[[Call, Arguments], Awaitable[Any]]
 OnDuplicate = Literal["warn", "error", "replace"]
 
 D = TypeVar("D", bound=Declared)
+
+_HIDDEN: Final = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""What a person does not see in a text that a model reads: control, zero-width, direction and tag characters.
+
+The joiners of some scripts and of emoji, and the marks of direction that writing needs, are not among them.
+"""
 
 
 def not_equipped(call: Call, arguments: Arguments) -> Awaitable[object]:
@@ -68,6 +77,10 @@ class Compiled(Struct, Generic[D], eq=False, kw_only=True):
     def entry(self, dialect: Dialect) -> object:
         """The entry of its list, in one dialect."""
         raise NotImplementedError
+
+    def texts(self) -> Iterator[tuple[str, object]]:
+        """What clients show to people and models: the name of each text, and the text or a schema that has texts."""
+        yield from (("name", self.key), ("title", self.declared.title), ("description", self.description))
 
     def facts(self) -> Arguments:
         """The fields that the entries of all lists have in common."""
@@ -152,6 +165,7 @@ class Registry(Generic[T]):
 
     def add(self, item: T, *, replace: bool = False) -> None:
         """Add `item`, or replace the one with the same key. An item that its tags exclude is kept, but not served."""
+        self._refuse_hidden(item)
         tags = item.declared.tags
         if tags & self._exclude or (self._include is not None and not tags & self._include):
             self._left_out[item.key] = item
@@ -200,14 +214,47 @@ class Registry(Generic[T]):
         for listener in self.changed:
             listener()
 
+    def _refuse_hidden(self, item: T) -> None:
+        """A text must be for a model what it is for the person who allows its use."""
+        for what, text in item.texts():
+            if (found := hidden_character(text)) is not None:
+                raise RegistrationError(
+                    f"{item.declared.place}: the {what} of the {self.kind} {item.key!r} has the character "
+                    f"U+{ord(found):04X}, which people do not see and models read; remove it"
+                )
+
     def _report_duplicate(self, item: T, other: T) -> None:
         message = (
             f"the {self.kind} {item.key!r} is registered twice: at {other.declared.place} and at {item.declared.place}"
         )
         if self._on_duplicate == "error":
             raise RegistrationError(message)
-        if self._on_duplicate == "warn":
+        if self._on_duplicate == "warn" and not _is_cell(item.declared.place):  # a cell that is run again means it
             log.warning("%s; the second one is served", message)
+
+
+def _is_cell(place: str) -> bool:
+    """Whether a place is in a cell of a notebook: IPython and its kernel name the code of cells so."""
+    return place.startswith("<ipython-input") or "ipykernel_" in place
+
+
+def hidden_character(value: object) -> str | None:
+    """The first hidden character of a text, or of the titles and descriptions in a schema.
+
+    >>> hidden_character({"type": "string", "description": "a\u202eb"})
+    '\\u202e'
+    """
+    parts: Iterable[object] = ()
+    if isinstance(value, str):
+        hidden = _HIDDEN.search(value)
+        return None if hidden is None else hidden[0]
+    if isinstance(value, Mapping):
+        data = ("default", "enum", "const", "examples")  # values for programs: a separator may be a control character
+        shown = ("title", "description")
+        parts = (v for k, v in value.items() if k in shown or (k not in data and not isinstance(v, str)))
+    elif isinstance(value, list | tuple):
+        parts = (part for part in value if not isinstance(part, str))
+    return next((found for part in parts if (found := hidden_character(part)) is not None), None)
 
 
 class Catalog(Generic[T]):

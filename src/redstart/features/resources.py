@@ -212,7 +212,8 @@ class Resources:
                 return value  # a question to the client, for example
             return self._result(call, resource, uri, value)
 
-        return await self.errors.outcome(resource.invoke(call, arguments), finish, f"The resource {resource.key}")
+        work, what = resource.invoke(call, arguments), f"The resource {resource.key}"
+        return await self.errors.outcome(work, finish, what, resource.declared.place)
 
     def _result(self, call: Call, resource: CompiledResource, uri: str, value: object) -> t.ReadResourceResult:
         parts = contents(value, uri, resource.declared.mime_type)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
+from enum import Enum
 from operator import is_not
 from typing import Any, Final, TypeVar
 from uuid import uuid4
@@ -17,9 +18,10 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from redstart.features.errors import ToolError, Unencodable
+from redstart.schema.scalars import by_value
 from redstart.wire import types as t
 from redstart.wire.check import InvalidShape, checked
-from redstart.wire.jsonrpc import decode
+from redstart.wire.jsonrpc import decode, plain
 
 S = TypeVar("S", bound=msgspec.Struct)
 Block = t.Text | t.Image | t.Audio | t.EmbeddedResource | t.ResourceLink
@@ -55,13 +57,15 @@ def ours_for(kind: Any) -> str:
 
 def _foreign(value: object) -> object:
     """Convert a value that msgspec does not know: an object of another library, told by its methods, or a container."""
+    if isinstance(value, str | int | float | bytes):
+        return plain(value)
     if not isinstance(value, type):
         if words := ours_for(type(value)):
             raise NotImplementedError(words)
-        for name, options in (("model_dump", {"mode": "json", "by_alias": True}), ("tolist", {}), ("item", {})):
+        for name in ("model_dump", "isoformat", "tolist", "item"):
             method = getattr(value, name, None)
             if callable(method):
-                return method(**options)
+                return method(mode="json", by_alias=True) if name == "model_dump" else method()
         if hasattr(value, "__fspath__"):
             return value.__fspath__()
         if isinstance(value, Mapping):
@@ -72,7 +76,7 @@ def _foreign(value: object) -> object:
     raise NotImplementedError(f"a value of type {type(value).__name__} has no JSON form{forgotten}")
 
 
-_encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_foreign, decimal_format="number").encode
+_encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=_foreign).encode
 
 
 def to_json(value: object) -> bytes:
@@ -116,6 +120,7 @@ def _has_non_finite(value: object) -> bool:
 # ---------------------------------------------------------------- NamedTuple
 
 # msgspec writes a NamedTuple as an array; here it is an object. Values of these types hold none, and are skipped.
+# And it writes the value of a member of an Enum, also where the schema has its name.
 LEAVES: Final = frozenset({str, int, float, bool, type(None), bytes, Decimal})
 
 
@@ -127,6 +132,8 @@ def _unnamed(value: Any) -> object:
             return value
         items = [item if type(item) in LEAVES else _unnamed(item) for item in value]
         return items if any(map(is_not, items, value)) else value
+    if isinstance(value, Enum):
+        return value if by_value(kind) else value.name
     fields = value if kind is dict else _fields(value)
     changed = {}
     for name, item in fields.items():

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Annotated, Any, Final, NoReturn, SupportsFloat, SupportsIndex, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
@@ -102,7 +102,7 @@ class Rule:
         except Wrong as error:
             optional = self.optional and self.default is None and error.label == label
             raise OptionError(f"{caller()}: {error.or_none() if optional else error}") from None
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ImportError) as error:  # a missing extra, for example
             raise OptionError(f"{caller()}: {error}") from None
 
 
@@ -120,17 +120,18 @@ def checked(
     before: str = "",
     after: str = "",
     also: Sequence[str] = ("name",),
+    others: Mapping[str, str] = MappingProxyType({}),
 ) -> Options:
     """All options of `what`: those that are given, checked, and the defaults of the others.
 
     `before` and `after` are what an error says around the name of an option, such as ` of add`; `also` are parameters
-    that have a place of their own, and may be meant.
+    that have a place of their own, and may be meant; `others` says what to do about options of other frameworks.
     """
     rules = rules_of(cast(Any, kind))
     made = {name: rule.default for name, rule in rules.items()}
     for name, value in given.items():
         if name not in rules:
-            hint = did_you_mean(name, (*rules, *also)) or f"; it has: {', '.join(rules)}"
+            hint = others.get(name) or did_you_mean(name, (*rules, *also)) or f"; it has: {', '.join(rules)}"
             raise OptionError(f'{caller()}: {what} has no option "{name}"{hint}')
         made[name] = rules[name].check(f"{before}{name}{after}", value)
     return cast(Options, made)

@@ -29,7 +29,7 @@ def guard(compiled: Compiled[Declared], scopes: Sequence[str]) -> None:
     text = f"{key[:200]} needs a token with the scopes: {' '.join(scopes)}"
 
     def has_scopes(call: Call) -> bool:
-        return scopes_of(call.principal).issuperset(scopes)
+        return scopes_of(call.user).issuperset(scopes)
 
     def admits(call: Call) -> bool:
         return has_scopes(call) and (sees is None or sees(call))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from time import perf_counter
 from typing import Any, ClassVar, Final, Unpack
 
 from msgspec import UNSET, Raw, UnsetType
@@ -166,6 +167,10 @@ class CompiledTool(Compiled[Tool], kw_only=True):
     result_limit: int | None = None
     """How many bytes a result may have."""
 
+    def texts(self) -> Iterator[tuple[str, object]]:
+        yield from super().texts()
+        yield "input schema", self.input_schema
+
     def entry(self, dialect: Dialect) -> object:
         """The entry of `tools/list`."""
         hints = self.declared.annotations or {}
@@ -232,8 +237,12 @@ class Tools:
                 arguments = tool.bind(raw)
             except ShapeError as error:
                 return t.ToolResult(content=[t.Text(str(error))], is_error=True)
+            if call.timings is not None:
+                call.timings.checked = call.timings.started = perf_counter()
             plain = tool.plain
             value = await (tool.invoke(call, arguments) if plain is None else plain(**arguments))
+            if call.timings is not None:
+                call.timings.ended = perf_counter()
             result = tool.output.result(value, structured)
         except ProtocolError as error:
             if not isinstance(error, Unanswered):

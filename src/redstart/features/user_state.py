@@ -40,7 +40,7 @@ class State:
     def __init__(self, call: Call, store: SharedState, server_name: str) -> None:
         self._store = store
         self._server_name = server_name
-        self._user = principal_key(call.principal)
+        self._user = principal_key(call.user)
         if call.headers is not None and not self._user:
             raise ToolError(_NOBODY)
 

@@ -29,7 +29,7 @@ class Channel(Protocol):
     def send(self, data: bytes) -> None:
         """Send one message now or soon. It never blocks, and does not raise if the peer has gone."""
 
-    async def drain(self) -> None:
+    async def ready(self) -> None:
         """Wait until a slow peer has read enough of what was sent."""
 
 
@@ -145,8 +145,23 @@ def _too_large() -> ProtocolError:
     )
 
 
+class Timings(Struct, gc=False):
+    """When the parts of a call began and ended, by the clock of `time.perf_counter`; 0 is not known."""
+
+    began: float = 0.0
+    checked: float = 0.0
+    """Its arguments were read, and it may wait for a thread or for its turn."""
+    started: float = 0.0
+    """Its handler was called."""
+    ended: float = 0.0
+    """Its handler has returned, and its result is made and encoded from now on."""
+
+
 class Call(Struct, eq=False):
-    """One request. `link` forgets it when it is answered or cancelled, and then nothing more is sent for it."""
+    """One request. `link` forgets it when it is answered or cancelled, and then nothing more is sent for it.
+
+    `user` is who makes it: what `auth=` returned, or None.
+    """
 
     link: Link
     id: Id
@@ -164,7 +179,7 @@ class Call(Struct, eq=False):
     batch: Batch | None = None
     channel: Channel = cast("Channel", None)
     """Where messages about the call go. This and the next ones are set by the layers above."""
-    principal: Any = None
+    user: Any = None
     runner: object = None
     """What runs the call: it has the threads, processes and limits of the server. See `execution.executor.Runner`."""
     run: Any = None
@@ -175,8 +190,12 @@ class Call(Struct, eq=False):
     status: int = 200
     needed_scopes: Sequence[str] = ()
     """With the status 403: the scopes that a token needs for it."""
-    outcome: Result | Raw | BaseException | None = None
-    """How it ended, where somebody observes calls."""
+    outcome: Result | Raw | BaseException | UnsetType | None = None
+    """How it ended, where somebody observes calls: UNSET until it has, and None where nobody does."""
+    timings: Timings | None = None
+    """Filled in while it runs, where somebody has put an object here."""
+    began: float = 0.0
+    """When it came, by the same clock, where somebody has noted only that."""
     trace: Callable[[], Mapping[str, str]] | None = None
     """Gives the trace context of its span, for what goes on after it: a task."""
 
@@ -204,11 +223,6 @@ class Call(Struct, eq=False):
             raise AttributeError(f"a request {self.method} has no arguments")
         given = dict(arguments)
         self.params.arguments = Raw(encode(given)) if self.method == "tools/call" else given
-
-    @property
-    def user(self) -> Any:
-        """The user who makes the request: what `auth=` returned, or None."""
-        return self.principal
 
     @property
     def open(self) -> bool:

@@ -10,9 +10,8 @@ import binascii
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
-from redstart.protocol.methods import Method
 from redstart.wire.jsonrpc import HEADER_MISMATCH, JsonMapping, ProtocolError
 
 Headers = Mapping[bytes, bytes]
@@ -44,17 +43,23 @@ def mismatch(message: str) -> ProtocolError:
 
 def check_agreement(headers: Headers, version: str, method: bytes, name: str | None) -> None:
     """Refuse a request whose headers do not agree with its body."""
-    if headers.get(VERSION) != version.encode():
+    given = headers.get
+    if given(VERSION) != version.encode():
         _explain(headers, VERSION, "MCP-Protocol-Version", version)
-    if headers.get(METHOD) != method:
+    if given(METHOD) != method:
         _explain(headers, METHOD, "Mcp-Method", method.decode())
-    if name is not None:
-        given = headers.get(NAME)
-        if given is None:
-            raise mismatch("The header Mcp-Name is missing")
-        plain = given == name.encode() and given.isascii() and not given.startswith(_PREFIX)
-        if not plain and decode_value(given, "Mcp-Name") != name:
-            raise mismatch("The header Mcp-Name does not agree with the body")
+    # The bytes of an identifier decide: other names may be encoded in the header, or may look as if they were.
+    if name is not None and (given(NAME) != name.encode() or not name.isidentifier() or not name.isascii()):
+        _compare_name(headers, name)
+
+
+def _compare_name(headers: Headers, name: str) -> None:
+    """Decode the header Mcp-Name and compare it with the name in the body: their bytes alone do not decide."""
+    given = headers.get(NAME)
+    if given is None:
+        raise mismatch("The header Mcp-Name is missing")
+    if decode_value(given, "Mcp-Name") != name:
+        raise mismatch("The header Mcp-Name does not agree with the body")
 
 
 def _explain(headers: Headers, key: bytes, shown: str, wanted: str) -> None:
@@ -180,8 +185,3 @@ def duplicated(pairs: Iterable[tuple[bytes, bytes]]) -> bytes | None:
                 return name
             seen.add(name)
     return None
-
-
-def named(row: Method, params: Any) -> str | None:
-    """What `Mcp-Name` must repeat for this request, if anything."""
-    return getattr(params, row.names) if row.names else None

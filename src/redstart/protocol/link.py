@@ -8,10 +8,10 @@ A Link lives as long as its peer's state: one POST (modern HTTP), one session (h
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, Struct
 
 from redstart.protocol import handshake, modern
 from redstart.protocol.call import (
@@ -26,6 +26,7 @@ from redstart.protocol.call import (
 from redstart.protocol.dialect import Dialect, Session
 from redstart.protocol.headers import VERSION, Headers
 from redstart.protocol.methods import ALIASES, HANDSHAKE, METHODS, Method, decode_params
+from redstart.protocol.modern import Modern
 from redstart.protocol.strict import check_params, checked_id, open_batch, open_envelope
 from redstart.wire.jsonrpc import (
     INVALID_PARAMS,
@@ -49,49 +50,64 @@ _EMPTY = b"{}"
 _ORDINARY = frozenset(row for row in METHODS.values() if row.eras & HANDSHAKE and row.name != "initialize")
 
 
-class Link:
-    """What one peer has open: its calls, our questions to it, and (handshake era) its session."""
+class LinkTap(Protocol):
+    """Sees what goes through a link, and does not keep it: that would be a cycle for each request.
 
-    __slots__ = (
-        "_asked",
-        "_reopens",
-        "calls",
-        "hears",
-        "keep",
-        "modern",
-        "on_initialized",
-        "pending",
-        "prefix",
-        "session",
-        "subscriber",
-    )
+    The inspector has one; without it each verb of a link has one `if` more.
+    """
 
-    def __init__(self, modern: modern.Modern, session: Session | None = None) -> None:
-        self.modern = modern
-        self.session = session
-        self._reopens = session is None
-        """Whether another `initialize` begins another session: on a pipe, but not in a session that HTTP names."""
-        self.subscriber: Call | None = None
-        """The last call that subscribed to something: for whom updates are sent."""
-        self.calls: dict[Id, Call] = {}
-        self.pending: dict[str, Pending] = {}
-        self._asked = 0
-        self.prefix = "ask-"
-        """What the ids of our questions begin with."""
-        self.hears = True
-        """Whether changes are told here: not if the client has its event stream open in another process."""
-        self.keep: Callable[[Call], Awaitable[None]] | None = None
-        """Tells other processes that a call has changed the session, if they share it."""
-        self.on_initialized: list[Callable[[], None]] = []
-        """Called when the client says that it is initialized: before that it is not asked anything."""
+    def received(self, link: Link, data: bytes, headers: Headers | None, events: list[Event]) -> None:
+        """A message has come, and means these events."""
+
+    def ended(self, call: Call, outcome: Result | Raw | ProtocolError | None, data: bytes | None) -> None:
+        """A call was answered with these bytes, or it was forgotten: then there is no outcome."""
+
+    def told(self, call: Call, method: str, params: object, data: bytes) -> None:
+        """A notification about a call."""
+
+    def asked(self, pending: Pending, method: str, data: bytes) -> None:
+        """A question to the peer."""
+
+    def withdrew(self, pending: Pending, data: bytes) -> None:
+        """A question is not asked any more."""
+
+
+class Link(Struct, eq=False):
+    """What one peer has open: its calls, our questions to it, and (handshake era) its session.
+
+    Over HTTP each modern request has one. It is a Struct, because making one runs no Python code.
+    """
+
+    modern: Modern
+    session: Session | None = None
+    reopens: bool = True
+    """Whether another `initialize` begins another session: on a pipe, but not in a session that HTTP names."""
+    subscriber: Call | None = None
+    """The last call that subscribed to something: for whom updates are sent."""
+    calls: dict[Id, Call] = {}
+    pending: dict[str, Pending] = {}
+    _asked: int = 0
+    prefix: str = "ask-"
+    """What the ids of our questions begin with."""
+    hears: bool = True
+    """Whether changes are told here: not if the client has its event stream open in another process."""
+    keep: Callable[[Call], Awaitable[None]] | None = None
+    """Tells other processes that a call has changed the session, if they share it."""
+    on_initialized: list[Callable[[], None]] = []
+    """Called when the client says that it is initialized: before that it is not asked anything."""
+    tap: LinkTap | None = None
 
     # ------------------------------------------------------------ inbound
 
     def receive(self, data: bytes, headers: Headers | None = None) -> list[Event]:
         """The events of one message. It never raises: an invalid message is an event too."""
         if data[:1] != b"{" and data.lstrip()[:1] == b"[":
-            return self._receive_batch(data, headers)
-        return self._receive_one(data, headers, None)
+            events = self._receive_batch(data, headers)
+        else:
+            events = self._receive_one(data, headers, None)
+        if self.tap is not None:
+            self.tap.received(self, data, headers, events)
+        return events
 
     def _receive_one(self, data: bytes, headers: Headers | None, batch: Batch | None) -> list[Event]:
         try:
@@ -140,8 +156,7 @@ class Link:
         if session is not None:
             claim, dialect = session, handshake.DIALECTS[session.revision]
         peer = claim.client_capabilities, claim.client_info, claim.log_level
-        call = Call(self, id, raw_id, row, params, raw, meta, dialect, *peer)  # type: ignore[arg-type]
-        call.session, call.headers, call.batch = session, headers, batch
+        call = Call(self, id, raw_id, row, params, raw, meta, dialect, *peer, session, headers, batch)  # type: ignore[arg-type]
         ended = self._end_calls(last, id) if last is not self.session and last is not None else None
         self.calls[id] = call
         return [*ended, call] if ended else [call]
@@ -151,7 +166,7 @@ class Link:
         if _is_half_modern(row, params.meta, headers):
             raise modern.missing(PROTOCOL_VERSION)
         if name == "initialize":
-            if self.session is not None and not self._reopens:
+            if self.session is not None and not self.reopens:
                 raise ProtocolError(INVALID_REQUEST, "The handshake has already been made")
             self.session = handshake.negotiate(params)
         handshake.check(row, name, self.session)
@@ -273,6 +288,8 @@ class Link:
         del calls[call.id]
         if self.pending:
             self._drop_questions(call)
+        if self.tap is not None:
+            self.tap.ended(call, result, data)
         return data if call.batch is None else call.batch.answer(call.raw_id, data)
 
     def fail(self, call: Call, error: ProtocolError) -> bytes | None:
@@ -282,11 +299,18 @@ class Link:
         data = failure(call.raw_id, call.dialect.fault(error))
         del self.calls[call.id]
         self._drop_questions(call)
+        if self.tap is not None:
+            self.tap.ended(call, error, data)
         return data if call.batch is None else call.batch.answer(call.raw_id, data)
 
     def notify(self, call: Call, method: str, params: Any) -> bytes | None:
         """The bytes of a notification about `call`, while it is open."""
-        return notification(method, params) if self.calls.get(call.id) is call else None
+        if self.calls.get(call.id) is not call:
+            return None
+        data = notification(method, params)
+        if self.tap is not None:
+            self.tap.told(call, method, params, data)
+        return data
 
     def ask(self, call: Call, method: str, params: Any) -> tuple[Pending, bytes] | None:
         """A question to the peer on behalf of `call`, while it is open."""
@@ -295,13 +319,19 @@ class Link:
         self._asked += 1
         pending = Pending(f"{self.prefix}{self._asked}", call)
         self.pending[pending.id] = pending
-        return pending, request(b'"%b"' % pending.id.encode(), method, params)
+        data = request(b'"%b"' % pending.id.encode(), method, params)
+        if self.tap is not None:
+            self.tap.asked(pending, method, data)
+        return pending, data
 
     def withdraw(self, pending: Pending) -> bytes:
         """The bytes that withdraw a question. It may be sent after the call that asked it has ended."""
         self.pending.pop(pending.id, None)
         params = CancelledParams(request_id=pending.id, reason="the answer is no longer awaited")
-        return notification("notifications/cancelled", params)
+        data = notification("notifications/cancelled", params)
+        if self.tap is not None:
+            self.tap.withdrew(pending, data)
+        return data
 
     def forget(self, call: Call) -> bytes | None:
         """Close `call` without an answer; the bytes are a batch that this completes."""
@@ -309,6 +339,8 @@ class Link:
             return None
         del self.calls[call.id]
         self._drop_questions(call)
+        if self.tap is not None:
+            self.tap.ended(call, None, None)
         return None if call.batch is None else call.batch.close_one(None)
 
     def _drop_questions(self, call: Call) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from redstart.protocol.dialect import Structured, Tasks
-from redstart.protocol.headers import Headers, check_agreement, named
+from redstart.protocol.headers import Headers, check_agreement
 from redstart.protocol.methods import MODERN, Method
 from redstart.wire.jsonrpc import (
     HEADER_MISMATCH,
@@ -70,6 +70,10 @@ class Modern:
     tasks: Tasks = "extension"
 
     def __init__(self, server: Implementation) -> None:
+        self.rename(server)
+
+    def rename(self, server: Implementation) -> None:
+        """From now on speak for the server with this name."""
         # It is part of every result, so its icons and texts are left out; `server/discover` has them.
         self._info = Raw(encode({"name": server.name, "version": server.version}))
         self._meta = Raw(encode({SERVER_INFO: self._info}))
@@ -111,14 +115,18 @@ def check(row: Method | None, name: str, params: Any, meta: RequestMeta, headers
 
     `params` is None where they could not be read: then there is no name to compare a header with.
     """
-    if meta.protocol_version is UNSET:
+    version = meta.protocol_version
+    if version is UNSET:
         raise missing(PROTOCOL_VERSION)
     if meta.client_capabilities is UNSET:
         raise missing(CLIENT_CAPABILITIES)
-    version: str = meta.protocol_version
     if headers is not None:
-        wanted = named(row, params) if row and params is not None else None
-        check_agreement(headers, version, row.raw if row else name.encode(), wanted)
+        if row is None:
+            check_agreement(headers, version, name.encode(), None)
+        else:
+            names = row.names  # the parameter that `Mcp-Name` repeats
+            wanted = None if names is None or params is None else getattr(params, names)
+            check_agreement(headers, version, row.raw, wanted)
     if version != VERSION:
         raise Refused(
             UNSUPPORTED_PROTOCOL_VERSION,

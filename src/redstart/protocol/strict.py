@@ -35,6 +35,7 @@ LARGE: Final = 64 * 1024
 # The keys that route a message: if one occurs twice, a proxy and we might route differently.
 _ENVELOPE: Final = (b'"jsonrpc"', b'"id"', b'"method"', b'"params"')
 _ANSWER: Final = (b'"id"', b'"result"', b'"error"')
+_LEAST: Final = len(b'{"jsonrpc":"2.0","id":,"method":"","params":}')
 # What occurs in a message that may not be part of a batch, even if a letter of it is escaped.
 _ALONE: Final = (b"initialize", b"protocolVersion", b"\\u00")
 # Possessive, and the end of the data may replace the closing quote: linear in time and constant in memory,
@@ -45,6 +46,9 @@ _ARGUMENTS: Final = rb'"arguments"[ \t\r\n]*:[ \t\r\n]*'
 _STRING: Final = rb'"(?s:[^"\\]++|\\.)*+"?'
 _NOT_BRACKETS: Final = bytes(b for b in range(256) if b not in b"[]{}")
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+_BRACKET: Final = ord("[")
+_BACKSLASH: Final = ord("\\")
+"""Numbers, because `in` finds a number five times as fast as a `bytes` of length one."""
 _TOO_MANY: Final = b"[" * (MAX_DEPTH + 1)
 _UP_AND_DOWN: Final = rb"(\[++)\]*+"
 
@@ -58,8 +62,12 @@ def open_envelope(data: bytes) -> Envelope:
         raise ProtocolError(INVALID_REQUEST, f"Not a JSON-RPC message: {error}") from None
     except msgspec.DecodeError as error:
         raise ProtocolError(PARSE_ERROR, f"Not valid JSON: {error}") from None
+    id, method, params = envelope.id, envelope.method, envelope.params
+    known = type(id) is int and -MAX_ID <= id <= MAX_ID and envelope.jsonrpc == "2.0" and method and params
+    if known and len(data) == _LEAST + len(str(id)) + len(method) + len(params):  # type: ignore[arg-type]
+        return envelope  # it has no byte more than its four members need, so none of them stands twice
     around = data if len(data) < LARGE else _around(data, _PARAMS, envelope.params)
-    for key in _ENVELOPE if envelope.method is not UNSET else _ANSWER:
+    for key in _ENVELOPE if method is not UNSET else _ANSWER:
         if around.count(key) > 1:
             _refuse_ambiguous(data, key, envelope)
     return envelope
@@ -117,9 +125,9 @@ def check_text(data: bytes) -> None:
             data.decode()
         except UnicodeDecodeError as error:
             raise ProtocolError(PARSE_ERROR, f"Not valid UTF-8 at byte {error.start}") from None
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _too_deep(data):
+    if data.count(b"{") + (_BRACKET in data and data.count(b"[")) > MAX_DEPTH and _too_deep(data):
         raise ProtocolError(PARSE_ERROR, f"Nested deeper than {MAX_DEPTH} levels")
-    if b"\\" in data and (b"\\u00" in data or b"protocol\\/" in data):
+    if _BACKSLASH in data and (b"\\u00" in data or b"protocol\\/" in data):
         refuse_duplicates(data)
 
 
@@ -132,15 +140,14 @@ def _refuse_ambiguous(data: bytes, key: bytes, envelope: Envelope) -> None:
 
 def check_params(raw: bytes, keys: tuple[bytes, ...], params: Any) -> None:
     """Refuse params whose routing keys stand twice, except where the arguments or the client's name have them."""
-    arguments = getattr(params, "arguments", UNSET)
-    around = raw if len(raw) < LARGE else _around(raw, _ARGUMENTS, arguments)
+    around = raw if len(raw) < LARGE else _around(raw, _ARGUMENTS, getattr(params, "arguments", UNSET))
+    count = around.count
     for key in keys:
-        found = around.count(key)
-        if found > 1:
+        if (found := count(key)) > 1:
             if key == _NAME and params.meta is not UNSET and params.meta.client_info is not UNSET:
                 found -= 1
-            if found > 1 and around is raw and isinstance(arguments, Raw):
-                found -= bytes(arguments).count(key)
+            if found > 1 and around is raw and isinstance(getattr(params, "arguments", UNSET), Raw):
+                found -= bytes(params.arguments).count(key)
             if found > 1:
                 refuse_duplicates(raw)
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from redstart.schema import errors
+from redstart.schema.callables import SignatureError
 from redstart.schema.constraints import FAMILIES, Constraints
 from redstart.schema.cost import affordable, levels, target
 from redstart.schema.errors import ENOUGH, SHOWN_PROBLEMS, ShapeError, ValuePath, join, show, spelled
@@ -49,7 +50,7 @@ BUILT_IN = {
 }
 
 
-class SchemaError(ValueError):
+class SchemaError(SignatureError, ValueError):
     """A schema that cannot be used; the message says where it is and why."""
 
 

@@ -296,7 +296,7 @@ KINDS: dict[object, Kind] = {
     bytearray: _text("a base64 string", bytearray, 60, "bytes", contentEncoding="base64"),
     str: Kind("a string", {"type": "string"}, str, 90, "string", _exactly(str)),
 }
-KINDS[decimal.Decimal] = msgspec.structs.replace(KINDS[decimal.Decimal], lax=_decimal)
+KINDS[decimal.Decimal] = msgspec.structs.replace(KINDS[decimal.Decimal], native=ABSENT, lax=_decimal)
 # The types of JSON, and what Python has for them.
 JSON_TYPES: dict[str, type] = {
     "string": str,
@@ -374,6 +374,11 @@ def text_of(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def by_value(kind: type[enum.Enum]) -> bool:
+    """Whether the members of an Enum are sent by their values: by their names if JSON has no word for one of them."""
+    return all(type(member.value) in JSON_NAMES for member in kind)
 
 
 def member_title(member: enum.Enum) -> str:

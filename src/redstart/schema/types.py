@@ -31,6 +31,7 @@ from redstart.schema.scalars import (
     Node,
     ScalarNode,
     Walk,
+    by_value,
     derived,
     path_kind,
 )
@@ -306,6 +307,8 @@ def _dataclass(cls: Any, hints: Hints, node: RecordNode) -> list[RawField]:
             node.plain = False
             continue
         default = field.default if field.default is not dataclasses.MISSING else ABSENT
+        if default is not ABSENT and getattr(cls, field.name, None) is default:
+            node.plain = False  # msgspec would leave it to the class, and out of the JSON if the object is returned
         if field.default_factory is not dataclasses.MISSING:
             default = _made(field.default_factory)
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
@@ -416,9 +419,9 @@ def _enum(cls: type[enum.Enum], scope: Scope) -> Node:
     members = list(cls)
     if not members:
         raise scope.fail(cls, "has no members")
-    by_value = all(type(member.value) in JSON_NAMES for member in members)
-    pairs = [(member.value if by_value else member.name, member) for member in members]
-    plain = by_value and len({type(member.value) for member in members}) == 1
+    valued = by_value(cls)
+    pairs = [(member.value if valued else member.name, member) for member in members]
+    plain = valued and len({type(member.value) for member in members}) == 1
     plain = plain and type(members[0].value) in (str, int) and "_missing_" not in vars(cls)
     return ChoiceNode(pairs, name=cls.__name__, cls=cls, plain=plain)
 

@@ -15,16 +15,16 @@ from msgspec import UNSET, Raw
 
 from redstart.execution.dependencies import RequestContext
 from redstart.features.errors import Unwind
+from redstart.features.messages import is_replaying, send_log, send_progress
 from redstart.features.results import to_json
 from redstart.features.tools import Tools
 from redstart.protocol.call import Call
 from redstart.schema.callables import is_async
 from redstart.schema.errors import nearest
 from redstart.server.runtime import Runtime
-from redstart.wire.check import checked
 from redstart.wire.jsonrpc import Id, decode
-from redstart.wire.meta import LOG_LEVELS, Implementation
-from redstart.wire.types import LogParams, Message, ProgressParams, ResourceContents, ToolResult
+from redstart.wire.meta import Implementation
+from redstart.wire.types import Message, ResourceContents, ToolResult
 
 if TYPE_CHECKING:
     import typing_extensions
@@ -52,7 +52,6 @@ _OURS = {
     "delete_state": "state.delete",
 }
 """From a name in other frameworks to our name."""
-_LEVEL = {name: rank for rank, name in enumerate(LOG_LEVELS)}
 
 
 class Facts(RequestContext, Generic[App]):
@@ -89,13 +88,19 @@ class Facts(RequestContext, Generic[App]):
     @property
     def user(self) -> Any:
         """The user who makes the request: what `auth=` returned, or None."""
-        return self._call.principal
+        return self._call.user
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The HTTP headers of the request, in lower case; empty on stdio."""
+        """The HTTP headers of the request, in lower case; empty on stdio.
+
+        With `auth=` they are without `authorization`: a token is for this server, and must not be passed on to others.
+        """
         headers = self._call.headers or {}
-        return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+        found = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+        if self._call.user is not None:
+            found.pop("authorization", None)
+        return found
 
     @property
     def protocol_version(self) -> str:
@@ -151,45 +156,11 @@ class Facts(RequestContext, Generic[App]):
         """1 the first time, and one more each time that the worker of this task was lost."""
         return 1 if self._call.task is None else self._call.task.attempt
 
-    def _progress(self, progress: float, total: float | None, message: str | None) -> bool:
-        call = self._call
-        token = call.meta.progress_token if call.meta else UNSET
-        params = checked(ProgressParams("" if token is UNSET else token, progress, total, message), "ctx.progress()")
-        if call.task is not None and call.task.running:
-            call.task.tell(params.progress, params.total, params.message)
-            return True
-        if token is UNSET or (call.progress is not None and progress <= call.progress):
-            return False
-        if call.dialogue is not None and call.dialogue.replaying:
-            return False
-        if not call.dialect.progress_messages:
-            params.message = None
-        data = call.link.notify(call, "notifications/progress", params)
-        if data is None:
-            return False
-        call.progress = progress
-        call.channel.send(data)
-        return True
-
     def _log(self, level: str, data: object, logger: str | None) -> bool:
-        call = self._call
-        wanted = call.log_level
-        if call.session is not None:
-            wanted = call.session.log_level
-        if wanted is UNSET:
-            if call.dialect.modern:
-                return False
-            wanted = "info"
-        params = checked(LogParams(level, data, logger or None), "ctx.log()")
-        if _LEVEL[level] < _LEVEL[wanted] or "logging" not in self._runtime.description.capabilities:
-            return False
-        if call.dialogue is not None and call.dialogue.replaying:
-            return False
-        message = call.link.notify(call, "notifications/message", params)
-        if message is None:
-            return False
-        call.channel.send(message)
-        return True
+        call, runtime = self._call, self._runtime
+        if runtime.on_log is not None and not is_replaying(call):
+            runtime.on_log(call, level, data, logger)
+        return send_log(call, level, data, logger, offered="logging" in runtime.description.capabilities)
 
 
 class Context(Facts[App]):
@@ -208,7 +179,7 @@ class Context(Facts[App]):
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> bool:
         """Tell the client how far the work is. If it did not ask for progress, nothing is sent, and this is False."""
-        return await self._let_loop_turn(self._progress(progress, total, message))
+        return await self._let_loop_turn(send_progress(self._call, progress, total, message))
 
     async def log(self, level: str, data: object, *, logger: str | None = None) -> bool:
         """Send a log message to the client, if it wants that level."""
@@ -222,7 +193,7 @@ class Context(Facts[App]):
         if not self._threaded:
             await asyncio.sleep(0)
         if sent:
-            await self._call.channel.drain()
+            await self._call.channel.ready()
         return sent
 
     async def debug(self, data: object, *, logger: str | None = None) -> bool:

@@ -11,10 +11,10 @@ import asyncio
 import contextvars
 import os
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 from msgspec import UNSET, Struct
 
@@ -26,36 +26,33 @@ from redstart.features.subscriptions import Hub, Peer
 from redstart.features.tools import CompiledTool
 from redstart.protocol.call import Answer, Call, Cancel, Channel, Event, Refusal
 from redstart.protocol.dialect import Session
-from redstart.protocol.link import Link
+from redstart.protocol.link import Link, LinkTap
 from redstart.protocol.modern import Modern
+from redstart.server import DRAIN
 from redstart.server.settings import ServerOptions
 from redstart.wire.jsonrpc import INTERNAL_ERROR, URL_ELICITATION_REQUIRED, JsonObject, ProtocolError
 from redstart.wire.meta import Implementation
 from redstart.wire.types import Text, ToolResult
 
 if TYPE_CHECKING:
+    from redstart.access.authenticator import Authenticator
     from redstart.asking.dialogue import Asking
     from redstart.asking.seal import KeyRing
     from redstart.features.principal import User
     from redstart.features.prompts import CompiledPrompt
     from redstart.features.replica import Replica
     from redstart.features.resources import CompiledResource, Resources
-    from redstart.observe.metrics import Outcome
+    from redstart.observe.observing import Observer, RunCall
     from redstart.observe.telemetry import Telemetry
-    from redstart.server.authenticate import Authenticator
     from redstart.server.middleware import Handler
     from redstart.store.shared import SharedState
     from redstart.tasks.service import Tasks
     from redstart.tasks.worker import Worker
 
 R = TypeVar("R")
-S = TypeVar("S")
-Observer: TypeAlias = "Callable[[Call], Callable[[Outcome], None]]"
-"""Sees the beginning of each call, and returns what sees its end."""
+L = TypeVar("L", bound=Link)
 GRACE: Final = 1.0
 """Seconds that threads have to clean up when the runtime stops."""
-DRAIN: Final = 30.0
-"""Seconds that calls over HTTP have to finish when the server stops. A call that waits for a user ends at once."""
 _ANSWERED: Final = b"{}"
 _EAGER = sys.version_info >= (3, 12)
 
@@ -87,12 +84,21 @@ class Runtime(Runner):
 
     loading: ClassVar[list[SettingsError] | None] = None
     """In a child process that loads the file of its tool: the errors of servers in that file that tried to start."""
+    owns_store: bool = True
+    """Whether it closes the store that it has opened: a Host does that for its servers."""
+    tap: Callable[[], LinkTap] | None = None
+    """Makes what sees the messages of a link."""
+    run_task: RunCall | None = None
+    """Runs the calls of tasks, in place of `answer`."""
+    on_log: Callable[[Call, str, object, str | None], None] | None = None
+    """Sees what handlers log for clients, whether a client wants it or not."""
 
     def __init__(self, info: Implementation, options: ServerOptions) -> None:
         timeout, concurrency, queue = options["timeout"], options["max_concurrency"], options["max_queue"]
         limits = CallLimits(timeout, concurrency, queue, options["max_result_bytes"])
         super().__init__(limits, options["threads"], options["processes"])
         self.name = info.name
+        self.info = info
         self.modern = Modern(info)
         self.options = options
         self.errors = ErrorPolicy(options["expose_errors"], options["debug"])
@@ -115,16 +121,17 @@ class Runtime(Runner):
         """Why it did not start."""
         self.drain = DRAIN
         """Seconds that tasks which cannot be repeated have to finish when the runtime stops."""
-        self.loop: asyncio.AbstractEventLoop | None = None
         self.at_stop: list[Callable[[], None]] = []
         """Functions of the transports that are called when the runtime stops, before its lifespan ends."""
         self.unwinding: set[asyncio.Task[None]] = set()
-        self.answer: Callable[[Call], Coroutine[object, object, bytes | None]] = self._answer
+        self.answer: RunCall = self._answer
         """Runs one call to its bytes."""
-        self._observers: list[Observer] = []
         self.telemetry: Telemetry | None = None
         if options["telemetry"]:
-            self._trace()
+            from redstart.observe.telemetry import Telemetry
+
+            self.telemetry = Telemetry(self.known_name, content=options["telemetry"] == "content")
+            self.observe(self.telemetry.begin)
         self._stack: AsyncExitStack | None = None
         self._starting: asyncio.Task[None] | None = None
 
@@ -168,22 +175,18 @@ class Runtime(Runner):
         auth = self.options["auth"]
         if auth is None:
             return None
-        from redstart.server.authenticate import Authenticator
+        from redstart.access.authenticator import Authenticator
 
-        return Authenticator(auth, self.errors)
+        return Authenticator(auth, self.errors, self)
 
     def local_user(self) -> User | None:
-        """Who the client on stdio is. No token can come from there, so `auth=` is not applied, and this is logged."""
-        scopes = tuple(self.options["stdio_scopes"])
-        if self.options["auth"] is None and not scopes:
+        """The user of the client on stdio."""
+        auth, scopes = self.options["auth"], tuple(self.options["stdio_scopes"])
+        if auth is None and not scopes:
             return None
-        from redstart.features.principal import User
+        from redstart.access.authenticator import local_user
 
-        if self.options["auth"] is None:
-            return User("local", scopes=scopes)
-        has = f"has the scopes {' '.join(scopes)}" if scopes else "has no scopes; Server(stdio_scopes=…) gives it some"
-        log.warning("auth= is not applied on stdio: every call is made by the local user, who %s", has)
-        return User("local", scopes=scopes)
+        return local_user(scopes, applied=auth is None)
 
     @cached_property
     def keys(self) -> KeyRing:
@@ -230,7 +233,8 @@ class Runtime(Runner):
         """Runs the tasks in this process."""
         from redstart.tasks.worker import Worker
 
-        return Worker(self.tasks, self.modern, self.answer, self.cancel, lambda: self.description.tools.items)
+        answer = self.run_task or self.answer
+        return Worker(self.tasks, self.modern, answer, self.cancel, lambda: self.description.tools.items)
 
     @property
     def tasks_running(self) -> int:
@@ -302,15 +306,15 @@ class Runtime(Runner):
             await self.asking.steps.finish()
         await self.pool.settle(GRACE)
         self.close()
-        if self.authenticator is not None:
-            self.authenticator.close()
+        if self.__dict__.get("authenticator") is not None:  # stdio has none, and must not make one
+            self.authenticator.close()  # type: ignore[union-attr]
         if stack is not None:
             await stack.aclose()
         await self.close_store()
 
     async def close_store(self) -> None:
         """Close a store that we opened, unless the server runs. Who needs it then, in any loop, opens it anew."""
-        if isinstance(self.options["store"], str) and self.shares and not self.started:
+        if self.owns_store and isinstance(self.options["store"], str) and self.shares and not self.started:
             await self.store.close()
             del self.store
 
@@ -321,29 +325,11 @@ class Runtime(Runner):
 
     # ------------------------------------------------------------ observing
 
-    def _trace(self) -> None:
-        from redstart.observe.telemetry import Telemetry
-
-        self.telemetry = Telemetry(self.known_name, content=self.options["telemetry"] == "content")
-        self.observe(self.telemetry.begin)
-
     def observe(self, observer: Observer) -> None:
         """From now on show every call to `observer`."""
-        self._observers.append(observer)
-        self.answer = self._observed
+        from redstart.observe.observing import observed
 
-    async def _observed(self, call: Call) -> bytes | None:
-        ends = [_quietly(begin, call) for begin in self._observers]
-        try:
-            return await self._answer(call)
-        except BaseException as error:  # it was cancelled
-            call.outcome = error
-            raise
-        finally:
-            outcome, call.outcome = call.outcome, None
-            for end in reversed(ends):
-                if end is not None:
-                    _quietly(end, outcome)
+        self.answer = observed(self.answer, observer)
 
     def known_name(self, call: Call) -> str | None:
         """The name of the tool or prompt that is called, if there is one of that name."""
@@ -355,18 +341,27 @@ class Runtime(Runner):
 
     def link(self, session: Session | None = None) -> Link:
         """A link for a new peer."""
-        return Link(self.modern, session)
+        link = Link(self.modern, session, session is None)
+        if self.tap is not None:
+            link.tap = self.tap()
+        return link
 
-    def feed(self, peer: Peer, data: bytes, principal: object = None) -> None:
+    def tapped(self, link: L) -> L:
+        """Let the inspector see what goes through a link, if there is one."""
+        if self.tap is not None:
+            link.tap = self.tap()
+        return link
+
+    def feed(self, peer: Peer, data: bytes, user: object = None) -> None:
         """One message of a stream peer."""
         for event in peer.link.receive(data):
-            self.take(event, peer.channel, principal)
+            self.take(event, peer.channel, user)
 
-    def take(self, event: Event, channel: Channel, principal: object = None) -> None:
+    def take(self, event: Event, channel: Channel, user: object = None) -> None:
         """Handle one event of a stream peer."""
         if isinstance(event, Call):
             event.channel = channel
-            event.principal = principal
+            event.user = user
             coro = self._serve(event)
             if _EAGER:
                 asyncio.Task(coro, loop=self.loop, eager_start=True)  # type: ignore[call-arg]
@@ -416,11 +411,11 @@ class Runtime(Runner):
                 if error.code != URL_ELICITATION_REQUIRED:
                     raise
                 result = await self.asking.end(call, error)
-            if self._observers:
+            if call.outcome is UNSET:
                 call.outcome = result
             return call.link.reply(call, result)
         except ProtocolError as error:
-            call.outcome = error if self._observers else None
+            call.outcome = error if call.outcome is UNSET else None
             call.status = 503 if error.retry_after else call.dialect.status(error.code)
             if error.scopes and call.batch is None:
                 call.status, call.needed_scopes = 403, error.scopes
@@ -444,7 +439,7 @@ class Runtime(Runner):
                 outcome = error.result()
             elif isinstance(error, UnicodeEncodeError):
                 outcome = _unsendable(text)
-        call.outcome = outcome if self._observers else None
+        call.outcome = outcome if call.outcome is UNSET else None
         if isinstance(outcome, ProtocolError):
             return call.link.fail(call, outcome)
         return call.link.reply(call, outcome)
@@ -471,19 +466,6 @@ class Runtime(Runner):
         for call in list(link.calls.values()):
             link.forget(call)
             self.cancel(call)
-
-    def wait(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run `work` on the loop, from one of the pool's threads."""
-        return self.pool.wait(work, self.loop)  # type: ignore[arg-type]
-
-
-def _quietly(see: Callable[[S], R], what: S) -> R | None:
-    """Observing must not fail a call, but what the application has plugged into OpenTelemetry may raise anything."""
-    try:
-        return see(what)
-    except Exception:
-        log.exception("what observes calls has failed; the call goes on")
-        return None
 
 
 def _unsendable(text: str) -> ToolResult:

@@ -5,18 +5,15 @@ The transports are loaded when they are used, because no server needs all of the
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, TypeVar, Unpack, overload
 
 from redstart.execution.dependencies import RequestContext, injected
 from redstart.execution.executor import Executor
-from redstart.features.errors import RegistrationError, SettingsError, place
+from redstart.features.errors import RegistrationError, end_in_words, log, place
 from redstart.features.options import PredicateOptions, PromptOptions, ResourceOptions, ToolOptions
 from redstart.features.registry import Registry
 from redstart.features.rules import (
@@ -31,8 +28,6 @@ from redstart.features.rules import (
     showing,
 )
 from redstart.features.tools import Tool, tool_of
-from redstart.schema.callables import SignatureError
-from redstart.schema.types import UnsupportedType
 from redstart.server.dispatch import Dispatch
 from redstart.server.runtime import Runtime
 from redstart.server.settings import CAPABILITIES, LIST, MIDDLEWARE, SERVER_NAME, ServerOptions, listed
@@ -41,6 +36,7 @@ from redstart.wire.meta import Implementation
 if TYPE_CHECKING:
     from redstart.server.middleware import Middleware
     from redstart.tasks.handle import TaskHandle
+    from redstart.transports.background import BackgroundServer
     from redstart.transports.http import Endpoint
     from redstart.transports.http_options import EndpointOptions, HttpOptions
     from redstart.transports.options import StdioOptions
@@ -58,21 +54,24 @@ WORDS_OF_OTHERS: Final = {
     "run_http_async": 'await server.run_async("http")',
     "run_stdio_async": "await server.run_async()",
     "run_streamable_http_async": 'await server.run_async("http")',
+    "get_tools": "server.tools",
+    "session_manager": "lifespan=server.lifespan_context",
     "settings": 'options of Server(…) and server.run("http", port=…)',
 }
 """From a name in other frameworks to our name."""
-
-
-def _end_in_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """For our own errors a script prints the text, which names file and line, without a traceback."""
-    if issubclass(kind, RegistrationError | SignatureError | UnsupportedType) and sys.stderr is not None:
-        sys.stderr.write(f"redstart: {error}\n")
-    else:
-        sys.__excepthook__(kind, error, trace)
+OPTIONS_OF_OTHERS: Final = {
+    **dict.fromkeys(("host", "port", "path"), '; write it where it is served: server.run("http", port=…)'),
+    **dict.fromkeys(
+        ("stateless_http", "json_response"), "; leave it out: each client is answered as its revision wants"
+    ),
+    "mask_error_details": "; leave it out: the texts of exceptions stay in the log, unless expose_errors= names them",
+    "log_level": "; set it with redstart run --log-level, or with the module logging",
+    "dependencies": "; leave it out, and install them where the server runs",
+}
 
 
 if sys.excepthook is sys.__excepthook__ and not sys.flags.dev_mode:  # not set by other code, and not `python -X dev`
-    sys.excepthook = _end_in_words
+    sys.excepthook = end_in_words
 
 
 class Server:
@@ -91,9 +90,9 @@ class Server:
 
     @showing(ServerOptions)
     def __init__(self, name: str, **options: Unpack[ServerOptions]) -> None:
-        if options.get("debug") and sys.excepthook is _end_in_words:
+        if options.get("debug") and sys.excepthook is end_in_words:
             sys.excepthook = sys.__excepthook__
-        given = checked(ServerOptions, "a Server", options, before="Server: ")
+        given = checked(ServerOptions, "a Server", options, before="Server: ", others=OPTIONS_OF_OTHERS)
         if not SERVER_NAME.check("Server: name", name):
             raise OptionError(f'{caller()}: Server: name must not be empty; write Server("weather")')
         self.options = given
@@ -328,6 +327,11 @@ class Server:
             from redstart.features.scopes import guard
 
             guard(compiled, declared.scopes)
+            if self.options["auth"] is None and not self.options["stdio_scopes"]:
+                words = (
+                    "%s: %s needs the scopes %s, and nobody has them: give the Server auth=, or stdio_scopes= for stdio"
+                )
+                log.warning(words, declared.place, compiled.key, " ".join(declared.scopes))
         registry: Registry[Any] = self.tools
         if declared.kind != "tool":
             self._dispatch.check_completers(compiled)
@@ -415,18 +419,14 @@ class Server:
         if Server._recording is not None:
             Server._recording.append(self)
             return
-        _refuse_running_loop()
         if http:
             from redstart.transports.serve import run_http
 
-            with in_words(self):
-                run_http(self, given)
+            run_http(self, given)
         else:
             from redstart.transports.stdio import run_stdio
 
-            own = given["stdin"] is None and given["stdout"] is None
-            with in_words(self) if own else nullcontext():
-                run_stdio(self, given)
+            run_stdio(self, given)
 
     @overload
     async def run_async(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
@@ -454,6 +454,21 @@ class Server:
             from redstart.transports.stdio import serve_stdio
 
             await serve_stdio(self, given)
+
+    def serve_background(self, **options: Unpack[HttpOptions]) -> BackgroundServer:
+        """Serve over HTTP from a thread and return at once, for notebooks and tests; the options are those of HTTP.
+
+        Running a cell again replaces what it registers, and clients are told. A second server of the same name takes
+        the place and the port of the first one.
+
+        >>> from redstart import Client, Server
+        >>> served = Server("notebook").serve_background(port=0)
+        >>> served.stop()
+        """
+        from redstart.transports.background import BackgroundServer
+        from redstart.transports.http_options import HttpOptions
+
+        return BackgroundServer(self, checked(HttpOptions, "server.serve_background()", options, also=())).start()
 
     def asgi(self, **options: Unpack[EndpointOptions]) -> Endpoint:
         """This server as an ASGI application: serve it, or mount it in another one.
@@ -518,34 +533,6 @@ def _context_for(awaits: bool) -> type[RequestContext]:
     from redstart.server.sync_context import SyncContext
 
     return SyncContext
-
-
-@contextmanager
-def in_words(server: Server) -> Iterator[None]:
-    """An error that keeps a server from starting ends the program with a text, as `redstart run` does."""
-    try:
-        yield
-    except Exception as error:
-        # SystemExit in a thread prints nothing, so the exception stays as it is there.
-        if threading.current_thread() is not threading.main_thread():
-            raise
-        if isinstance(error, SettingsError):
-            raise SystemExit(f"redstart: {error}") from error
-        if error is not server.runtime.failure:
-            raise
-        from redstart.server.startup_errors import not_started
-
-        raise SystemExit(f"redstart: {not_started(server.name, error)}") from error
-
-
-def _refuse_running_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise RuntimeError(
-        "server.run() makes an event loop of its own, and one runs here already: write await server.run_async(…)"
-    )
 
 
 _RUN_OPTIONS: Final = frozenset({"transport", "host", "port", "path", "framing", "stdin", "stdout"})

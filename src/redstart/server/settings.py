@@ -17,7 +17,6 @@ from redstart.features.rules import (
     SecondsOption,
     TextOption,
     TextsOption,
-    Wrong,
     at_least,
     did_you_mean,
     one_of,
@@ -30,6 +29,7 @@ from redstart.features.rules import seconds as seconds
 from redstart.features.rules import whole as whole
 
 if TYPE_CHECKING:
+    from redstart.access.verifier import Authenticate
     from redstart.features.prompts import Prompt
     from redstart.features.resources import Resource
     from redstart.features.tools import Tool
@@ -38,10 +38,7 @@ if TYPE_CHECKING:
     from redstart.tasks.record import TaskLimits
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
-Authenticate = Callable[..., Any]
 Function = Callable[..., Any]
-
-MAX_PORT: Final = 65535
 
 
 # ---------------------------------------------------------------- the rules of a Server's options
@@ -79,26 +76,9 @@ def task_limits(label: str, value: object) -> "TaskLimits":
 
 
 def auth(label: str, value: object) -> Callable[..., object]:
-    if not callable(value):  # the value may be a secret, so only its type is shown
-        raise Wrong(label, "a function of the token that returns the user", f"a {type(value).__name__}")
-    by_token, by_request = auth_parameters(value)
-    try:
-        inspect.signature(value).bind(*("token",) * by_token, **dict.fromkeys(("request",) * by_request))
-    except ValueError:
-        pass  # a builtin without a signature
-    except TypeError:
-        raise Wrong(label, "a function of the token that returns the user", "one of other parameters") from None
-    return value
+    from redstart.access.authenticator import checked_auth
 
-
-def auth_parameters(fn: Callable[..., object]) -> tuple[bool, bool]:
-    """Whether `auth=` takes the token, and whether it takes the request, as a parameter of this name."""
-    try:
-        parameters = inspect.signature(fn).parameters
-    except ValueError:
-        return True, False
-    others = [one for name, one in parameters.items() if name != "request" and one.default is one.empty]
-    return "request" not in parameters or bool(others), "request" in parameters
+    return checked_auth(label, value)
 
 
 def telemetry(label: str, value: object) -> bool | Literal["content"]:
@@ -188,36 +168,70 @@ class ServerOptions(TypedDict, total=False):
     """What `Server(name, ...)` takes."""
 
     version: Annotated[str, Rule(text, "1.0.0")]
+    """The version of your application."""
     instructions: TextOption
+    """What a model should know of the whole server."""
     title: TextOption
+    """A name for people."""
     description: TextOption
+    """What the server is, for people."""
     website_url: TextOption
+    """Its page."""
     icons: IconsOption
+    """Pictures that clients may show."""
     tools: Annotated["Tool | Iterable[Tool | Function]", Rule(many, (), optional=True)]
+    """Tools and functions to serve from the beginning."""
     prompts: Annotated["Prompt | Iterable[Prompt | Function]", Rule(many, (), optional=True)]
+    """Prompts and functions to serve from the beginning."""
     resources: Annotated["Resource | Iterable[Resource]", Rule(many, (), optional=True)]
+    """Resources to serve from the beginning."""
     directory: Annotated[str | os.PathLike[str] | None, Rule(path)]
+    """A folder with `tools/`, `prompts/` and `resources/`, which is served and watched."""
     capabilities: Annotated[Iterable[str], CAPABILITIES]
+    """Capabilities to offer even if nothing is registered for them."""
     cache: CacheOption
+    """How long clients may keep lists and what is read."""
     include_tags: Annotated[Iterable[str] | None, Rule(texts)]
+    """Serve only what has one of these tags."""
     exclude_tags: TextsOption
+    """Do not serve what has one of these tags."""
     lifespan: Annotated[Lifespan | None, Rule(lifespan)]
+    """An async context manager around the life of the server; what it yields is `ctx.lifespan`."""
     middleware: Annotated["Sequence[Middleware]", MIDDLEWARE]
-    auth: Annotated[Authenticate | None, Rule(auth)]
+    """Functions `async def (call, next)` around every request."""
+    auth: Annotated["Authenticate | None", Rule(auth)]
+    """Finds the user of a token: see [authorization](../authorization.md)."""
     stdio_scopes: ScopesOption
+    """The scopes of the local user on stdio, where `auth=` is not applied."""
     keys: Annotated[Sequence[str | bytes | bytearray | memoryview] | None, Rule(checked_keys, (), optional=True)]
+    """Secrets that seal the state of questions, newest first; the same in all processes."""
     store: Annotated["str | SharedState | None", Rule(store)]
+    """Where tasks and shared state are kept: `memory://`, `sqlite:///file.db`, `redis://…`, `postgresql://…`."""
     tasks: Annotated["TaskLimits | None", Rule(task_limits)]
+    """The limits of tasks."""
     ask_timeout: Annotated[float, Rule(seconds, 600)]
+    """Seconds that a user has for an answer."""
     single_use: FlagOption
+    """Whether each state of a question may be used once only."""
     on_duplicate: Annotated[OnDuplicate, Rule(one_of("warn", "error", "replace"), "warn")]
+    """What happens if a name is registered twice."""
     page_size: CountOption
+    """How many entries a page of a list has; without it a list is one page."""
     expose_errors: Annotated[bool | Sequence[type[BaseException]], Rule(exposed, False)]
+    """Whether clients see the text of exceptions: True, or a list of their classes."""
     debug: FlagOption
+    """Send tracebacks to clients, and print whole ones at the start. For development only."""
     telemetry: Annotated[bool | Literal["content"], Rule(telemetry, False)]
+    """Make OpenTelemetry spans and metrics; `"content"` records arguments and results too."""
     threads: Annotated[int, Rule(at_least(1), 40)]
+    """How many `def` handlers run at once."""
     processes: CountOption
+    """How many processes `executor="process"` uses; by default one for each core."""
     timeout: SecondsOption
+    """Seconds that a handler may take, unless its own `timeout=` says otherwise."""
     max_concurrency: CountOption
+    """How many calls run at once, in all."""
     max_queue: Annotated[int, Rule(at_least(0), QUEUE)]
+    """How many calls may wait for their turn; more are refused."""
     max_result_bytes: CountOption
+    """How large a result may be."""

@@ -5,15 +5,13 @@ A thread that waits gives its place in the pool to another one, because the work
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-import contextvars
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
-from redstart.features.errors import Unwind
+from redstart.execution.threads import on_loop
+from redstart.execution.waiting import wait, wait_nested
 from redstart.protocol.call import Call
 from redstart.server.context import App, Context, Facts, Work
 from redstart.server.runtime import current_call
@@ -27,10 +25,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-DEEPEST: Final = 50
-"""How many levels deep `def` handlers may call each other."""
-_depth: contextvars.ContextVar[int] = contextvars.ContextVar("redstart.depth", default=0)
 
 
 class _Threaded(Context[App]):
@@ -46,11 +40,10 @@ def blocking(
     """A method of SyncContext that waits for a method of Context; `nested` if that runs another handler."""
 
     @wraps(method)
-    def wait(ctx: SyncContext[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        work = method(ctx._async, *args, **kwargs)
-        return ctx._wait_nested(work) if nested else ctx._wait(work)
+    def waiting(ctx: SyncContext[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return (wait_nested if nested else wait)(ctx._call, method(ctx._async, *args, **kwargs))
 
-    return wait
+    return waiting
 
 
 class SyncContext(Facts[App]):
@@ -69,34 +62,7 @@ class SyncContext(Facts[App]):
 
     def _wait(self, work: Work[R]) -> R:
         """Run `work` on the loop while this thread waits."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            work.close()
-            raise RuntimeError('a handler with executor="inline" cannot wait; write `async def`, or leave inline out')
-        try:
-            return self._runtime.wait(work)
-        except concurrent.futures.CancelledError:
-            raise Unwind from None  # the call has ended, so the handler ends too
-        except asyncio.CancelledError:
-            dialogue = self._call.dialogue
-            if self._call.open and not (dialogue is not None and dialogue.ended):
-                raise  # neither the client nor a question has ended the call: it fails
-            raise Unwind from None
-
-    def _wait_nested(self, work: Work[R]) -> R:
-        """As `_wait`, for another handler. Each level may take one more thread, so the depth is limited."""
-        depth = _depth.get()
-        if depth >= DEEPEST:
-            work.close()
-            raise RecursionError(f"handlers of this server call each other more than {DEEPEST} levels deep")
-        token = _depth.set(depth + 1)
-        try:
-            return self._wait(work)
-        finally:
-            _depth.reset(token)
+        return wait(self._call, work)
 
     # ------------------------------------------------------------ messages
 
@@ -204,8 +170,4 @@ def current_context() -> Any:
     call = current_call.get(None)
     if call is None:
         raise RuntimeError("no request is being served here")
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return SyncContext(call)
-    return Context(call)
+    return Context(call) if on_loop() else SyncContext(call)

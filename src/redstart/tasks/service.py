@@ -68,7 +68,7 @@ from redstart.wire.types import (
 )
 
 EXTENSION: Final = f"extensions.{TASKS_EXTENSION}"
-ID: Final = re.compile("[A-Za-z0-9_-]{32}")
+ID: Final = re.compile("[0-9a-f]{48}")
 PAGE: Final = 50
 WAITS: Final = (0.02, 0.1, 0.5, 1.0)
 """Seconds after which a waiter reads a task again without being told: a message of the bus may be lost."""
@@ -165,9 +165,9 @@ class Tasks:
     def owner(self, call: Call) -> str:
         """Whose tasks a call may see: those of its user and its era. Callers that nobody knows share theirs over HTTP,
         where an id is a secret; on a pipe they belong to the namespace."""
-        kind = "user" if call.principal is not None else "local" if call.headers is None else "anyone"
+        kind = "user" if call.user is not None else "local" if call.headers is None else "anyone"
         era = "modern" if call.dialect.modern else "handshake"
-        return scoped(principal_key(call.principal) or kind, "task", self.namespace, era, kind)
+        return scoped(principal_key(call.user) or kind, "task", self.namespace, era, kind)
 
     # ------------------------------------------------------------ records
 
@@ -293,7 +293,8 @@ class Tasks:
         """Keep a new task for this call, and the result that tells the client of it."""
         queue = self.queue(tool.key)
         record = Record(tool.key, queue, _request(call), ttl, retries=_retries(tool), state=state)
-        stored = StoredTask(secrets.token_urlsafe(24), self.owner(call), encode(record))
+        id = secrets.token_hex(24)  # one that begins with "-" would be an option of a command line
+        stored = StoredTask(id, self.owner(call), encode(record))
         await self._insert(stored, queue)
         task = Task(stored)
         if call.dialect.modern:
@@ -588,7 +589,7 @@ def _request(call: Call) -> TaskRequest:
     meta = msgspec.json.decode(call.raw_params, type=_Meta).meta
     if meta is not UNSET or call.trace is not None:
         params["_meta"] = meta if call.trace is None else _traced(meta, call.trace())
-    about = call.capabilities, call.client_info, _kept_user(call.principal)
+    about = call.capabilities, call.client_info, _kept_user(call.user)
     return TaskRequest(call.dialect.version, Raw(encode(params)), *about)
 
 

@@ -397,7 +397,7 @@ class Leg:
         peer = request.capabilities, request.client_info, UNSET
         call = Call(link, self.id, b'""', row, params, request.params, params.meta, dialect, *peer)
         call.session, call.channel, call.task = session, _Silent(), self
-        call.principal = restored_user(request.principal)
+        call.user = restored_user(request.principal)
         call.run = asyncio.current_task()
         link.calls[call.id] = self.call = call
         return call
@@ -409,5 +409,5 @@ class _Silent:
     def send(self, data: bytes) -> None:
         """Nobody is there."""
 
-    async def drain(self) -> None:
+    async def ready(self) -> None:
         """There is nothing to wait for."""

@@ -10,10 +10,9 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Final
 
-from redstart.features.principal import principal_key
+from redstart.features.principal import user_mark
 from redstart.protocol import headers as h
 from redstart.transports.address import client_site
 from redstart.transports.request import HttpRequest
@@ -52,11 +51,10 @@ def logged(serve: Serve) -> Serve:
 
 def _line(request: HttpRequest, status: int, seconds: float) -> str:
     scope, headers = request.scope, request.headers
-    user = principal_key(request.user)
     shown = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "client": client_site(scope),
-        "user": sha256(user.encode("utf-8", "surrogatepass")).hexdigest()[:16] if user else "",
+        "user": user_mark(request.user),
         "method": scope["method"],
         "path": scope["path"][:LONGEST] + ("?…" if scope.get("query_string") else ""),
         "status": status,

@@ -13,14 +13,14 @@ import re
 import sys
 from collections import deque
 from http import HTTPStatus
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 from urllib.parse import unquote
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from redstart.transports.http_options import BODY_DEADLINE, MAX_UNSENT
-from redstart.transports.request import JSON_ONLY, HeaderList, HttpRequest, Limits, Watcher
+from redstart.transports.request import JSON_ONLY, Head, HeaderList, HttpRequest, Limits, Watcher
 
 log = logging.getLogger("redstart")
 _EAGER: Final = sys.version_info >= (3, 12)
@@ -44,18 +44,10 @@ LARGE: Final = 256 * 1024
 """The bytes of a body that is written by itself: to copy it behind its head would take longer than another write."""
 STOPPING: Final = 2.0
 """The write deadline while the server stops."""
+_AUTHORITY: Final = re.compile(rb"[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#]*)")
 _UPGRADE: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
-_JSON_HEAD: Final = _STATUS[200] + b"content-type: application/json\r\n"
+_JSON_REPLY: Final = _STATUS[200] + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
-
-
-class Head(NamedTuple):
-    """The head of a request, read once: the next one with the very same bytes means the same."""
-
-    scope: dict[str, Any]
-    headers: dict[bytes, bytes]
-    keep_alive: bool
-    length: int
 
 
 class Backlog:
@@ -246,8 +238,18 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self.reading = False
         now = self.since = self.loop.time()
         cycle = Cycle(
-            head.scope, head.headers, self.limits, _wire=self, keep_alive=head.keep_alive, _body=body, _since=now
+            head.scope,
+            head.headers,
+            self.limits,
+            head=head,
+            _wire=self,
+            keep_alive=head.keep_alive,
+            _body=body,
+            _since=now,
         )
+        if self.cycle is None and not self._starting and not self.transport.is_closing():
+            self._start(cycle)  # nothing runs, so nothing waits either
+            return
         self._cycles.append(cycle)
         self._run_next()
         if self._cycles:
@@ -268,6 +270,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         if not path.startswith(b"/"):  # an absolute URL, as a proxy may send it
             parsed = httptools.parse_url(url)
             path, query = parsed.path or b"/", parsed.query or b""
+            self._name_host(url)
         shown = path.decode("latin-1")
         return {
             "type": "http",
@@ -284,6 +287,11 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             "headers": self.headers,
             "state": self.app_state,
         }
+
+    def _name_host(self, url: bytes) -> None:
+        """The host of an absolute URL counts, not the header beside it (RFC 9112, 3.2.2): there is one, not two."""
+        if found := _AUTHORITY.match(url):
+            self.headers = [(name, found[1] if name == b"host" else value) for name, value in self.headers]
 
     # ------------------------------------------------------------ requests
 
@@ -312,18 +320,20 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         if _EAGER:
             task = asyncio.Task(run, loop=self.loop, eager_start=True)  # type: ignore[call-arg, unused-ignore]
         else:
-            task = self.loop.create_task(run)
+            task = cycle.task = self.loop.create_task(run)
         if not task.done():
             self.tasks.add(task)
 
     def on_response_complete(self) -> None:
         self.since = self.loop.time()
         self.cycle = None
-        self._run_next()
         if self._cycles or self._rest:
-            return
+            self._run_next()
+            if self._cycles or self._rest:
+                return
         if self._refusal is None:
-            self.flow.resume_reading()
+            if self.flow.read_paused:
+                self.flow.resume_reading()
         elif not self._running():
             self.hang_up(*self._refusal)
 
@@ -440,7 +450,8 @@ class Cycle(HttpRequest, kw_only=True):
     response_complete: bool = False
 
     async def run(self, endpoint: Any) -> None:
-        self.task = asyncio.current_task()
+        if _EAGER:  # the task already runs before its constructor returns
+            self.task = asyncio.current_task()
         try:
             await endpoint.serve(self)
         except ConnectionAbortedError:  # the client does not read, so it would not read the end of the response either
@@ -474,13 +485,20 @@ class Cycle(HttpRequest, kw_only=True):
     async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
         if (self._wire.flow.write_paused or self.disconnected) and not await self._is_ready(len(body)):
             return
-        head = b"%bcontent-length: %d\r\n\r\n" % (self._head(status, headers), len(body))
+        size = len(body)
+        if headers is JSON_ONLY and status == 200 and self.keep_alive and not self.granted and size < LARGE:
+            self.response_started = self.response_complete = True  # the usual case
+            self.status = 200
+            self._wire.transport.write(_JSON_REPLY % (size, body))
+            self._wire.on_response_complete()
+            return
+        head = self._head(status, headers)
         if self.scope["method"] == "HEAD":
             body = b""
-        if len(body) < LARGE:
-            self._wire.transport.write(head + body)
+        if size < LARGE:
+            self._wire.transport.write(b"%bcontent-length: %d\r\n\r\n%b" % (head, size, body))
         else:
-            self._wire.transport.write(head)
+            self._wire.transport.write(b"%bcontent-length: %d\r\n\r\n" % (head, size))
             self._wire.transport.write(body)
         self._end()
 
@@ -537,15 +555,6 @@ class Cycle(HttpRequest, kw_only=True):
     def _head(self, status: int, headers: HeaderList) -> bytes:
         if self.granted:
             headers = self.with_granted(headers)
-        if headers is JSON_ONLY and status == 200 and self.keep_alive:
-            head = _JSON_HEAD
-        else:
-            head = self._checked_head(status, headers)
-        self.response_started = True
-        self.status = status
-        return head
-
-    def _checked_head(self, status: int, headers: HeaderList) -> bytes:
         if status not in _STATUS:
             raise ValueError(f"{status} is not the status of a response")
         head = _STATUS[status]
@@ -554,6 +563,8 @@ class Cycle(HttpRequest, kw_only=True):
             if b"\n" in line or b"\r" in line:
                 raise ValueError(f"the header {line!r} has a line break")
             head += line + b"\r\n"
+        self.response_started = True
+        self.status = status
         return head if self.keep_alive else head + b"connection: close\r\n"
 
     def _end(self) -> None:

@@ -12,9 +12,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
-from msgspec import Struct
-
-from redstart.transports.request import Rejection
+from redstart.transports.request import Accepts, Rejection
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _CACHE: Final = 512
@@ -88,16 +86,24 @@ def split_host(host: str) -> tuple[str, str]:
     return name, port
 
 
-class Accepts(Struct, frozen=True):
-    """Which kinds of reply a client takes."""
-
-    json: bool
-    sse: bool
-
-
 def accepts(headers: Mapping[bytes, bytes]) -> Accepts:
     """What the client takes, by its Accept header."""
     return _read_accept(headers.get(b"accept", b"*/*")[:_READ])
+
+
+def check_post(headers: Mapping[bytes, bytes]) -> Accepts:
+    """What the client takes, if it sends JSON and takes what we send."""
+    if headers.get(b"content-type") != b"application/json" and not _is_json(headers):
+        raise Rejection(415, "The body must be application/json")
+    accepted = _read_accept(headers.get(b"accept", b"*/*")[:_READ])
+    if not (accepted.json or accepted.sse):
+        raise Rejection(406, "The client must accept application/json or text/event-stream")
+    return accepted
+
+
+def _is_json(headers: Mapping[bytes, bytes]) -> bool:
+    kind = headers.get(b"content-type", b"").partition(b";")[0]
+    return kind.strip().lower() == b"application/json"
 
 
 @lru_cache(_CACHE)

@@ -9,29 +9,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from redstart.asking.seal import found_keys
 from redstart.features.errors import log
 from redstart.features.principal import principal_key
+from redstart.features.startup_errors import not_started
 from redstart.protocol import headers as h
 from redstart.protocol.call import Answer, Call, Cancel, Event, Refusal
+from redstart.protocol.dialect import Session
 from redstart.protocol.handshake import HEADER_VALUES, REVISIONS
 from redstart.protocol.modern import SUPPORTED
-from redstart.server.startup_errors import not_started
 from redstart.transports import cors
 from redstart.transports.address import Proxies, client_site, has_room
 from redstart.transports.audit import note_response
-from redstart.transports.guard import ORIGIN_HELP, Guard, accepts
+from redstart.transports.guard import ORIGIN_HELP, Guard, accepts, check_post
 from redstart.transports.health import Health
 from redstart.transports.http_options import EndpointOptions
 from redstart.transports.request import (
     JSON,
     LATER,
+    Accepts,
     AsgiRequest,
     Gone,
     HeaderList,
-    HeaderMap,
     HttpRequest,
     Limits,
     Receive,
@@ -60,12 +61,24 @@ _SESSION_VERSIONS: Final = (None, *HEADER_VALUES)
 """The version headers with which a session id counts: modern requests ignore it."""
 _SERVED: Final = (*REVISIONS, *SUPPORTED)
 _KNOWN_VERSIONS: Final = (None, *(version.encode() for version in _SERVED))
+_DECIDING: Final = (b"origin", h.SESSION)
+"""The headers that may mean something else for the next request, or are answered with headers of their own."""
 
 SMALL_BODY: Final = 64 * 1024
 MAX_RUNNING_BYTES: Final = 64 * 1024 * 1024
 """The bodies of all requests whose calls run; small ones are always taken."""
 RUNNING_SHARE: Final = 4
 """One caller may have this part of it."""
+
+
+class Pages(Protocol):
+    """Further paths beside the endpoint, which only `redstart dev` and its like have: those of the inspector."""
+
+    async def serve(self, request: HttpRequest) -> bool:
+        """Answer a request for a page. False: it is not one."""
+
+    def refused(self, request: HttpRequest) -> None:
+        """See a request that was refused."""
 
 
 class Endpoint:
@@ -92,6 +105,7 @@ class Endpoint:
         """What runs, with the owner of a large body and its bytes."""
         self._left: dict[Response, int] = {}  # whose clients have gone and may come back, the oldest first
         self.health = Health(self.runtime, options)
+        self._pages: Pages | None = getattr(server, "pages", None)
         self._ready = False
         self._failure: Exception | None = None
         self._signals = StopSignals(self.begin_stop)
@@ -151,15 +165,13 @@ class Endpoint:
 
     async def serve(self, request: HttpRequest) -> None:
         """Serve one HTTP request."""
-        if self._proxies is not None:
-            request.scope, request.headers = self._proxies.restated(request.scope, request.headers)
-        origin = request.headers.get(b"origin")
-        if origin is not None and self.guard.grants(origin):
-            request.granted = cors.grant(origin)
         try:
-            if not self._ready and not self.health.knows(request.path):
-                await self._prepare()
-            await self._serve(request)
+            if self._ready and request.head is not None and request.head.plain is not None:
+                await self._post(request, request.head.plain)
+            else:
+                if self._proxies is not None or b"origin" in request.headers:
+                    self._restate(request)
+                await self._serve(request)
         except Gone:
             pass
         except Rejection as rejection:
@@ -170,8 +182,20 @@ class Endpoint:
             await request.reply(503, failure(None, error), [JSON, LATER])
         if request.status >= 400:
             note_response(request)
+            if self._pages is not None:
+                self._pages.refused(request)
+
+    def _restate(self, request: HttpRequest) -> None:
+        """Read what a trusted proxy says of its client, and grant a page of an allowed site every response."""
+        if self._proxies is not None:
+            request.scope, request.headers = self._proxies.restated(request.scope, request.headers)
+        origin = request.headers.get(b"origin")
+        if origin is not None and self.guard.grants(origin):
+            request.granted = cors.grant(origin)
 
     async def _serve(self, request: HttpRequest) -> None:
+        if not self._ready and not self.health.knows(request.path):
+            await self._prepare()
         scope, headers = request.scope, request.headers
         pairs, method, path = scope["headers"], scope["method"], scope["path"]
         if len(headers) != len(pairs) and (twice := h.duplicated(pairs)) is not None:
@@ -187,6 +211,8 @@ class Endpoint:
             return
         legacy = self._legacy if self._legacy is not None and self._legacy.knows(request) else None
         if not ours and legacy is None and not self._mounted_here(request):
+            if self._pages is not None and await self._pages.serve(request):
+                return
             if self._protected is None or path in self.runtime.routes or not await self._protected.describe(request):
                 await answer_route(self.runtime, request, self.path)
             return
@@ -195,7 +221,10 @@ class Endpoint:
         if legacy is not None:
             await legacy.serve(request)
         elif method == "POST":
-            await self._post(request)
+            accepted = check_post(headers)
+            if request.head is not None and self._is_plain(request):
+                request.head.plain = accepted
+            await self._post(request, accepted)
         elif method == "GET":
             await self._get(request)
         elif method == "DELETE":
@@ -220,19 +249,20 @@ class Endpoint:
         """Whose share of a limit a request counts against: its user's, or that of the address that it comes from."""
         return principal_key(request.user) or client_site(request.scope)
 
-    async def _post(self, request: HttpRequest) -> None:
+    def _is_plain(self, request: HttpRequest) -> bool:
+        """Whether nothing but the body decides what a checked request means: no token, session, proxy or page."""
         headers = request.headers
-        if headers.get(b"content-type") != b"application/json" and not _is_json(headers):
-            raise Rejection(415, "The body must be application/json")
-        accepted = accepts(headers)
-        if not (accepted.json or accepted.sse):
-            raise Rejection(406, "The client must accept application/json or text/event-stream")
+        open_to_all = self._protected is None and self._proxies is None
+        return open_to_all and headers.keys().isdisjoint(_DECIDING) and headers.get(h.VERSION) in _KNOWN_VERSIONS
+
+    async def _post(self, request: HttpRequest, accepted: Accepts) -> None:
         body = await request.body()
-        owner = self._check_room(request, len(body)) if len(body) > SMALL_BODY else None
-        id = _session_id(request, body)
-        session = await self._session_of(id, request, body) if id is not None else None
-        link = session.link if session is not None else self.runtime.link()
-        events = link.receive(body, headers)
+        size, head, session = len(body), request.head, None
+        owner = self._check_room(request, size) if size > SMALL_BODY else None
+        if (head is None or head.plain is None) and (id := _session_id(request, body)) is not None:
+            session = await self._session_of(id, request, body)
+        link = self.runtime.link() if session is None else session.link
+        events = link.receive(body, request.headers)
         if len(events) == 1 and type(events[0]) is Call:
             calls = [events[0]]
         else:
@@ -250,17 +280,22 @@ class Endpoint:
                 return
             extra: HeaderList = []
             if session is None and link.session is not None:  # `initialize` has just opened it
-                extra.append((h.SESSION, self.sessions.mint(link.session, principal_key(request.user)).encode()))
-            for call in calls:
-                call.principal = request.user
+                extra.append((h.SESSION, self._mint(link.session, request)))
+            if request.user is not None:
+                for call in calls:
+                    call.user = request.user
             response = Response(self.runtime, request, accepted, calls, session, extra, self._left)
-            self._responses[response] = owner, len(body)
+            self._responses[response] = owner, size
             try:
                 await response.run()
             finally:
                 del self._responses[response]
         finally:
             seats.release(request)
+
+    def _mint(self, session: Session, request: HttpRequest) -> bytes:
+        session.key = self.sessions.mint(session, principal_key(request.user))
+        return session.key.encode()
 
     async def _in_time(self, rates: Rates, request: HttpRequest, calls: list[Call]) -> bool:
         """Whether the caller may make these calls now; if not, they are answered."""
@@ -342,9 +377,11 @@ class Endpoint:
         refusal = self._streams.take(request, 1)
         if refusal is not None:
             raise refusal
+        session.waiting += 1
         try:
             await self._serve_stream(session, request)
         finally:
+            session.leave()
             self._streams.release(request)
 
     async def _serve_stream(self, session: HttpSession, request: HttpRequest) -> None:
@@ -492,11 +529,6 @@ class Endpoint:
                 await self.runtime.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
-
-
-def _is_json(headers: HeaderMap) -> bool:
-    kind = headers.get(b"content-type", b"").partition(b";")[0]
-    return kind.strip().lower() == b"application/json"
 
 
 def _session_id(request: HttpRequest, body: bytes = b"") -> str | None:

@@ -7,8 +7,7 @@ from socket import AF_INET, AF_INET6, socket
 from typing import TYPE_CHECKING, Annotated, Final, TypedDict
 
 from redstart.features.rules import FlagOption, Rule, age, at_least, mapping, path, seconds, text, texts, wrong
-from redstart.server.runtime import DRAIN
-from redstart.server.settings import MAX_PORT
+from redstart.server import DRAIN, MAX_PORT
 
 if TYPE_CHECKING:
     from redstart.transports.address import Proxies
@@ -114,41 +113,75 @@ class EndpointOptions(TypedDict, total=False):
     """What `asgi()` takes."""
 
     path: Annotated[str, Rule(text, "/mcp")]
+    """The path of the endpoint."""
     allowed_hosts: Annotated[Iterable[str], Rule(_hosts, (), optional=True)]
+    """Names under which clients may reach it, beside those of this machine and of `public_url`."""
     allowed_origins: Annotated[Iterable[str], Rule(_origins, (), optional=True)]
+    """Pages that may call it from a browser."""
     public_url: Annotated[str | None, Rule(_public_url)]
+    """The URL under which clients reach it, through a proxy for example."""
     max_body_bytes: Annotated[int, Rule(at_least(1), MAX_BODY)]
+    """How large a request may be."""
     keep_alive: Annotated[float, Rule(seconds, KEEP_ALIVE)]
+    """Seconds without an event after which a stream gets a comment."""
     drain: Annotated[float, Rule(age, DRAIN)]
+    """Seconds that open calls have to finish when the server stops."""
     write_deadline: Annotated[float, Rule(seconds, WRITE_DEADLINE)]
+    """Seconds that a client has to take what was sent to it."""
     max_sessions: Annotated[int, Rule(at_least(1), MAX_SESSIONS)]
+    """How many sessions are kept."""
     session_idle: Annotated[float, Rule(seconds, SESSION_IDLE)]
+    """Seconds after which a session that nobody uses is let go."""
     max_calls: Annotated[int, Rule(at_least(1), MAX_CALLS)]
+    """How many calls run at once, of all callers."""
     max_calls_per_caller: Annotated[int, Rule(at_least(1), MAX_OWN_CALLS)]
+    """How many calls of one caller run at once."""
     max_streams: Annotated[int, Rule(at_least(1), MAX_STREAMS)]
+    """How many event streams are open at once, of all callers."""
     max_streams_per_caller: Annotated[int, Rule(at_least(1), MAX_OWN_STREAMS)]
+    """How many event streams of one caller are open at once."""
     rate_limit: Annotated[str | None, Rule(_rate)]
+    """How many calls a caller may make, such as `"60/minute"`; counted over all processes."""
     tool_rate_limits: Annotated[Mapping[str, str], Rule(_rates, {}, optional=True)]
+    """The same for single tools: `{"report": "5/hour"}`."""
     max_kept_bytes: Annotated[int, Rule(at_least(1), KEPT_BYTES)]
+    """How many bytes of events are kept for clients that may have missed them."""
     trusted_proxies: Annotated[Iterable[str], Rule(_proxies, (), optional=True)]
+    """Addresses of proxies whose forwarded headers count."""
     legacy_sse: FlagOption
+    """Whether the HTTP+SSE transport of 2024-11-05 is served too."""
     access_log: FlagOption
+    """Whether each request is written to the log, as JSON."""
     health_path: Annotated[str | None, Rule(_probe_path, "/healthz", optional=False)]
+    """Where the process says that it runs; None for nowhere."""
     ready_path: Annotated[str | None, Rule(_probe_path, "/readyz", optional=False)]
+    """Where the process says whether it takes requests; None for nowhere."""
 
 
 class HttpOptions(EndpointOptions, total=False):
     """What `run("http", …)` takes."""
 
     host: Annotated[str, Rule(text, "127.0.0.1")]
+    """The address to listen on."""
     port: Annotated[int, Rule(_port, 8000)]
+    """The port; 0 takes a free one."""
     listener: Annotated[socket | None, Rule(_listener)]
+    """A socket that listens already."""
     uds: Annotated[str | os.PathLike[str] | None, Rule(_socket_path)]
+    """The path of a unix socket, in place of a port."""
     tls_cert: Annotated[str | os.PathLike[str] | None, Rule(path)]
+    """The certificate of HTTPS, a PEM file."""
     tls_key: Annotated[str | os.PathLike[str] | None, Rule(path)]
+    """Its key."""
     drain_delay: Annotated[float, Rule(age, 0)]
+    """Seconds to go on after SIGTERM while `/readyz` is a 503."""
     body_deadline: Annotated[float, Rule(seconds, BODY_DEADLINE)]
+    """Seconds that a client has for a whole request."""
     max_unsent_bytes: Annotated[int, Rule(at_least(1), MAX_UNSENT)]
+    """How many bytes may wait for clients that are behind, of all connections."""
     admin_port: Annotated[int | None, Rule(_port)]
+    """A port for `/metrics`."""
     admin_host: Annotated[str, Rule(text, "127.0.0.1")]
+    """The address of that port."""
     admin_listener: Annotated[socket | None, Rule(_listener)]
+    """A socket for it that listens already."""

@@ -55,8 +55,8 @@ class _Peer(Struct, eq=False):
     def send(self, data: bytes) -> None:
         self.writer.push(sse_event(data))
 
-    async def drain(self) -> None:
-        await self.writer.drain()
+    async def ready(self) -> None:
+        await self.writer.ready()
 
 
 class LegacySse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import ssl
@@ -12,6 +13,8 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 BACKLOG: Final = 2048
+FURTHER: Final = 20
+"""How many ports after one that is taken are tried, to name a free one."""
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
@@ -25,9 +28,20 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise SystemExit(f"cannot listen on {host}:{port}: {error.strerror}. Try another port, or port 0.") from None
+        raise SystemExit(f"cannot listen on {host}:{port}: {_why_not(family, host, port, error)}") from None
     listener.listen(BACKLOG)
     return listener
+
+
+def _why_not(family: socket.AddressFamily, host: str, port: int, error: OSError) -> str:
+    """Why a port cannot be had, and which one can be."""
+    if error.errno != errno.EADDRINUSE:
+        return f"{error.strerror}. Try another port, or port 0."
+    for other in range(port + 1, min(port + FURTHER, 65_535) + 1):
+        with socket.socket(family, socket.SOCK_STREAM) as probe, suppress(OSError):
+            probe.bind((host, other))
+            return f"another process listens there. Port {other} is free; port 0 always picks a free one."
+    return "another process listens there. Try another port, or port 0."
 
 
 def bind_unix(path: str) -> socket.socket:

@@ -1,13 +1,18 @@
-"""The event loop: uvloop where it is installed, unless REDSTART_LOOP=asyncio."""
+"""The event loop: uvloop where it is installed, unless REDSTART_LOOP=asyncio; and the run of a server in a new one."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
+
+from redstart.execution.threads import on_loop
+from redstart.features.errors import SettingsError
+from redstart.server.runtime import Hosted
 
 LEAVE: Final = 0.5
 """Seconds that tasks have to end after they were cancelled, when their loop ends."""
@@ -26,6 +31,11 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 def run_loop(work: Coroutine[Any, Any, None]) -> None:
     """Run `work` on a new loop to its end. Ctrl-C before `work` has its own handler for it is an end, too."""
+    if on_loop():
+        work.close()
+        raise RuntimeError(
+            "server.run() makes an event loop of its own, and one runs here already: write await server.run_async(…)"
+        )
     loop = new_loop()
     try:
         with suppress(KeyboardInterrupt):
@@ -33,6 +43,23 @@ def run_loop(work: Coroutine[Any, Any, None]) -> None:
     finally:
         _end_tasks(loop)
         loop.close()
+
+
+def run_server(server: Hosted, work: Coroutine[Any, Any, None]) -> None:
+    """As `run_loop`, for the server of a process: an error that keeps it from starting ends the program with a text."""
+    try:
+        run_loop(work)
+    except Exception as error:
+        # SystemExit in a thread prints nothing, so the exception stays as it is there.
+        if threading.current_thread() is not threading.main_thread():
+            raise
+        if isinstance(error, SettingsError):
+            raise SystemExit(f"redstart: {error}") from error
+        if error is not server.runtime.failure:
+            raise
+        from redstart.features.startup_errors import not_started
+
+        raise SystemExit(f"redstart: {not_started(server.runtime.name, error)}") from error
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:

@@ -26,7 +26,7 @@ class _Mailbox:
         if self.on_message is not None:
             self.on_message(data)
 
-    async def drain(self) -> None:
+    async def ready(self) -> None:
         """There is nothing to wait for, because `send` has delivered the message."""
 
 

@@ -14,9 +14,13 @@ class StdioOptions(TypedDict, total=False):
     """What `run("stdio", …)` takes."""
 
     framing: Annotated[Framing, Rule(one_of("auto", "newline", "content-length"), "auto")]
+    """How messages are told apart; `auto` looks at the first bytes."""
     stdin: Annotated[object, Rule(anything)]
+    """A binary file to read from, in place of the process's own."""
     stdout: Annotated[object, Rule(anything)]
+    """A binary file to write to, in place of the process's own."""
     max_message_bytes: Annotated[int, Rule(at_least(1), MAX_MESSAGE)]
+    """How large a message may be."""
 
 
 def transport_options(call: str, transport: object, given: Mapping[str, object]) -> tuple[bool, Any]:

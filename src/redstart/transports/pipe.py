@@ -52,7 +52,7 @@ class PipeWriter:
         self._size = 0
         self._scheduled = self._blocked = self.broken = False
         self.held = False  # while more is about to be sent
-        self._drained: asyncio.Event | None = None
+        self._emptied: asyncio.Event | None = None
         self.reader: PausableReader | None = None
         self._paused: PausableReader | None = None
         mode = os.fstat(self._fd).st_mode if self._file is None else 0
@@ -79,11 +79,11 @@ class PipeWriter:
         if self._parts and not self._scheduled:
             self._flush()
 
-    async def drain(self) -> None:
+    async def ready(self) -> None:
         if self._blocked:
-            if self._drained is None:
-                self._drained = asyncio.Event()
-            await self._drained.wait()
+            if self._emptied is None:
+                self._emptied = asyncio.Event()
+            await self._emptied.wait()
 
     def _flush(self) -> None:
         self._scheduled = False
@@ -132,9 +132,9 @@ class PipeWriter:
             with suppress(RuntimeError):
                 self._paused.resume_reading()
             self._paused = None
-        if self._drained is not None:
-            self._drained.set()
-            self._drained = None
+        if self._emptied is not None:
+            self._emptied.set()
+            self._emptied = None
 
     def close(self) -> None:
         """Let go of a descriptor that is shared with somebody: it blocks again, as they expect."""
@@ -151,7 +151,7 @@ class PipeWriter:
             self._flush()
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                await self.drain()
+                await self.ready()
 
 
 # ---------------------------------------------------------------- stderr

@@ -10,12 +10,18 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from redstart.server.authenticate import Authenticator, AuthError, is_token
+from redstart.access.authenticator import Authenticator
+from redstart.access.verifier import AuthError, is_token
+from redstart.transports.address import client_site
+from redstart.transports.guard import LOOPBACK, split_host
 from redstart.transports.request import JSON, HttpRequest, Rejection
 from redstart.transports.routes import read_request
 from redstart.wire.jsonrpc import encode
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+ISSUER_METADATA: Final = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
+OAUTH: Final = "/oauth/"
+"""Where tokens are given out: below the endpoint, so that what passes its path on to us passes these on too."""
 _HOST: Final = re.compile(r"[\w.:\[\]-]{1,300}", re.ASCII)
 _KEPT: Final = (b"cache-control", b"public, max-age=300")
 _MALFORMED: Final = "The header Authorization must be: Bearer, a space, and a token of visible ASCII characters"
@@ -35,6 +41,8 @@ class ProtectedResource:
         self._public_path = self._public.path.rstrip("/") if self._public is not None else ""
         """Where a proxy takes a part of the path away, the path that clients see."""
         self._paths = {WELL_KNOWN, WELL_KNOWN + path, WELL_KNOWN + self._public_path}
+        if authenticator.issuer is not None and public_url is not None:
+            authenticator.issuer.check_site(public_url)
 
     async def admit(self, request: HttpRequest) -> None:
         """Find the user of a request, or refuse it with a challenge."""
@@ -42,6 +50,9 @@ class ProtectedResource:
         try:
             given = read_request(request) if self._authenticator.by_request else None
             request.user = await self._authenticator.user(_bearer_token(request), given)
+            audience = getattr(request.user, "claims", {}).get("aud")
+            if self._authenticator.issuer is not None and audience != self._own_url(request):
+                raise AuthError(401, "The token is for another server", "invalid_token")
         except AuthError as error:
             challenge = [self.challenge(request, error.code)] if error.status in (400, 401, 403) else []
             raise Rejection(error.status, str(error), *challenge) from None
@@ -54,7 +65,7 @@ class ProtectedResource:
         verifier = self._authenticator.verifier
         needed = " ".join(dict.fromkeys((*verifier.scopes, *scopes)))
         said = {"error": code, "scope": needed}
-        if verifier.authorization_servers and (site := self._site(request)):
+        if self._servers(request) and (site := self._site(request)):
             # Inside of another application only what is below our own path reaches us.
             inserted = "" if request.root else self._public_path or self._path
             said["resource_metadata"] = f"{site}{request.root}{WELL_KNOWN}{inserted}"
@@ -62,14 +73,17 @@ class ProtectedResource:
         return b"www-authenticate", f"Bearer {fields}".rstrip().encode("latin-1", "replace")
 
     async def describe(self, request: HttpRequest) -> bool:
-        """Answer a request for the metadata; False if this is not one, or if no authorization server is known."""
-        servers = self._authenticator.verifier.authorization_servers
+        """Answer a request for the metadata, or for tokens; False if this is not one, or if no issuer is known."""
+        issuer = self._authenticator.issuer
+        if issuer is not None and (name := self._page(request)):
+            return await issuer.serve(request, self._own_issuer(request), name, client_site(request.scope))
+        servers = self._servers(request)
         if not servers or request.path.rstrip("/") not in self._paths:
             return False
         if request.scope["method"] not in ("GET", "HEAD"):
             raise Rejection(405, "The metadata can only be read", (b"allow", b"GET, HEAD"))
         said: dict[str, object] = {
-            "resource": f"{self._site(request)}{self._public_path or request.root or self._path}",
+            "resource": self._resource(request),
             "authorization_servers": servers,
             "bearer_methods_supported": ["header"],
             "resource_name": self._name,
@@ -78,6 +92,38 @@ class ProtectedResource:
             said["scopes_supported"] = self._authenticator.verifier.scopes
         await request.reply(200, encode(said), [JSON, _KEPT])
         return True
+
+    def _servers(self, request: HttpRequest) -> Sequence[str]:
+        """Where clients get tokens."""
+        if self._authenticator.issuer is None:
+            return self._authenticator.verifier.authorization_servers
+        return [self._own_issuer(request)] if self._site(request) else []
+
+    def _page(self, request: HttpRequest) -> str:
+        """Which part of our own authorization server a request is for: `metadata`, `token`, …; empty if none."""
+        path, ours = request.path.rstrip("/"), self._path.rstrip("/")
+        for known in ISSUER_METADATA:
+            if path in (known, known + ours, known + self._public_path, ours + known):
+                return "metadata"
+        for below in (ours, "" if request.root else ours):
+            if path.startswith(below + OAUTH):
+                return path[len(below + OAUTH) :]
+        return ""
+
+    def _own_issuer(self, request: HttpRequest) -> str:
+        """The URL of our own authorization server. Without `public_url` it is one of this machine."""
+        host = request.headers.get(b"host", b"").decode("latin-1")
+        if self._public is None and split_host(host)[0] not in LOOPBACK:
+            raise Rejection(421, "OAuthProxy needs to know the URL of this server: give it public_url=")
+        return self._own_url(request)
+
+    def _own_url(self, request: HttpRequest) -> str:
+        """The URL of this endpoint as the tokens that we give out name it."""
+        return self._resource(request).rstrip("/")
+
+    def _resource(self, request: HttpRequest) -> str:
+        """The URL of this endpoint."""
+        return f"{self._site(request)}{self._public_path or request.root or self._path}"
 
     def _site(self, request: HttpRequest) -> str:
         """The scheme and host under which clients reach the endpoint; empty where a Host header cannot be a host."""

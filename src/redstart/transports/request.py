@@ -63,6 +63,24 @@ class Watcher(Protocol):
     def client_waits(self) -> None: ...
 
 
+class Accepts(Struct, frozen=True):
+    """Which kinds of reply a client takes."""
+
+    json: bool
+    sse: bool
+
+
+class Head(Struct, eq=False):
+    """The head of a request, read once: the next one on its connection with the very same bytes means the same."""
+
+    scope: Scope
+    headers: HeaderMap
+    keep_alive: bool
+    length: int
+    plain: Accepts | None = None
+    """What the client takes, if this head was checked and only the body decides what its requests mean."""
+
+
 class HttpRequest(Struct, eq=False):
     """One request and its client. The methods are those of the two forms."""
 
@@ -74,6 +92,8 @@ class HttpRequest(Struct, eq=False):
     limits: Limits
     task: asyncio.Task[None] | None = None
     """The task that serves the request."""
+    head: Head | None = None
+    """Where the connection is ours: what it keeps for the next request with the same head."""
     user: object = None
     """What `auth=` returned for its token."""
     status: int = 0

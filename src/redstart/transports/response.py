@@ -14,8 +14,7 @@ from msgspec import Struct
 from redstart.features.errors import Unwind
 from redstart.protocol.call import Batch, Call
 from redstart.protocol.framing import sse_event
-from redstart.transports.guard import Accepts
-from redstart.transports.request import JSON, JSON_ONLY, LATER, HeaderList, HttpRequest
+from redstart.transports.request import JSON, JSON_ONLY, LATER, Accepts, HeaderList, HttpRequest
 from redstart.transports.sessions import HttpSession
 from redstart.transports.stream import Stream, Writer
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, ProtocolError, failure
@@ -48,7 +47,7 @@ class _ClosedChannel:
     def send(self, data: bytes) -> None:
         """Nothing is sent, because the response is complete."""
 
-    async def drain(self) -> None:
+    async def ready(self) -> None:
         """There is nothing to wait for."""
 
 
@@ -89,6 +88,7 @@ class Response(Struct, eq=False):
     _last: bytes | None = None
     _batch: Batch | None = None
     gone: bool = False
+    _waits: bool = False
 
     # ------------------------------------------------------------ the calls
 
@@ -97,6 +97,9 @@ class Response(Struct, eq=False):
         request, calls = self._request, self._calls
         task, call = request.task, calls[0]
         self._batch = call.batch
+        if self._session is not None:
+            self._session.waiting += 1
+            self._waits = True
         request.watch(self, request.limits.keep_alive)
         data = None
         try:
@@ -117,9 +120,13 @@ class Response(Struct, eq=False):
         finally:
             request.unwatch()
             self._left.pop(self, None)
-            for call in calls:
-                call.channel = CLOSED
-                call.batch = None  # whoever keeps a call does not keep the answers of the others
+            if self._waits:
+                self._stop_waiting()
+            call.channel = CLOSED
+            if self._batch is not None:
+                for call in calls:
+                    call.channel = CLOSED
+                    call.batch = None  # whoever keeps a call does not keep the answers of the others
         if data is None:
             data = self._last if self._batch is None else self._batch.whole()  # a cancellation completed it
         await self._complete(data, call.status)
@@ -154,9 +161,9 @@ class Response(Struct, eq=False):
         """Whether a question would reach the client at all."""
         return self._accepts.sse
 
-    async def drain(self) -> None:
+    async def ready(self) -> None:
         if self._writer is not None and not self.gone:
-            await self._writer.drain()
+            await self._writer.ready()
 
     def close_stream(self) -> bool:
         """End the response before the result: the client comes back for it with `Last-Event-ID`.
@@ -169,6 +176,7 @@ class Response(Struct, eq=False):
             self._commit()
         if self._stream is not None:
             self._stream.detach()
+        self._stop_waiting()
         return True
 
     def _open_writer(self) -> Writer:
@@ -239,6 +247,7 @@ class Response(Struct, eq=False):
 
     def client_gone(self) -> None:
         self.gone = True
+        self._stop_waiting()
         if self._writer is not None:
             self._writer.abort()
             if self._stream is not None and self._stream.writer is self._writer:
@@ -247,6 +256,11 @@ class Response(Struct, eq=False):
             self._leave()
         else:
             self._go_on()
+
+    def _stop_waiting(self) -> None:
+        if self._waits and self._session is not None:
+            self._waits = False
+            self._session.leave()
 
     def _go_on(self) -> None:
         """The client may come back for the result; where too many are awaited, the oldest that nobody reads ends."""

@@ -12,8 +12,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +26,7 @@ from redstart.transports.connection import Backlog, Connection
 from redstart.transports.http import Endpoint
 from redstart.transports.http_options import HttpOptions
 from redstart.transports.listen import BACKLOG, bind, bind_unix, removed_at_end, tls_context
-from redstart.transports.loop import on_signals, run_loop
+from redstart.transports.loop import on_signals, run_server
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -39,11 +40,14 @@ PATIENCE: Final = 0.5
 
 def run_http(server: Hosted, options: HttpOptions) -> None:
     """Serve on a socket until SIGTERM or Ctrl-C."""
-    run_loop(serve_http(server, options))
+    run_server(server, serve_http(server, options))
 
 
-async def serve_http(server: Hosted, options: HttpOptions) -> None:
-    """As `run_http`, in a loop that runs; a cancellation is an orderly end too."""
+async def serve_http(server: Hosted, options: HttpOptions, tell: Callable[[str], object] | None = None) -> None:
+    """As `run_http`, in a loop that runs; a cancellation is an orderly end too.
+
+    `tell` gets the URL once clients can connect; without it, stderr does.
+    """
     tls = tls_context(options["tls_cert"], options["tls_key"])
     listener, uds = options["listener"], options["uds"]
     if uds is None and (listener is None or listener.family in (socket.AF_INET, socket.AF_INET6)):
@@ -54,17 +58,22 @@ async def serve_http(server: Hosted, options: HttpOptions) -> None:
     app = Endpoint(server, options)
     async with admin_port(app, options):
         if listener is not None:
-            await _serve_on(listener, server, app, options, tls)
+            await _serve_on(listener, server, app, options, tls, tell)
         elif uds is not None:
             listener = bind_unix(os.fspath(uds))
             with removed_at_end(uds):
-                await _serve_on(listener, server, app, options, tls)
+                await _serve_on(listener, server, app, options, tls, tell)
         else:
-            await _serve_on(bind(options["host"], options["port"]), server, app, options, tls)
+            await _serve_on(bind(options["host"], options["port"]), server, app, options, tls, tell)
 
 
 async def _serve_on(
-    listener: socket.socket, server: Hosted, app: Endpoint, options: HttpOptions, tls: SSLContext | None
+    listener: socket.socket,
+    server: Hosted,
+    app: Endpoint,
+    options: HttpOptions,
+    tls: SSLContext | None,
+    tell: Callable[[str], object] | None,
 ) -> None:
     try:
         await app.start(signals=False)  # before anybody is told that it is served, and not inside of uvicorn
@@ -72,8 +81,9 @@ async def _serve_on(
         listener.close()
         await server.runtime.stop()  # a start that was cancelled may have opened the lifespan
         raise
-    announcement = f"{server.runtime.name} is served at {_shown(listener, app.path, tls is not None)}\n"
-    runner = UvicornServer(_config(app, options, tls), app, announcement, options)
+    url, name = _shown(listener, app.path, tls is not None), server.runtime.name
+    tell = tell or (lambda url: sys.stderr.write(f"{name} is served at {url}\n"))
+    runner = UvicornServer(_config(app, options, tls), app, partial(tell, url), options)
     runner.serving = serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)
@@ -122,7 +132,8 @@ def check_name(host: str, options: HttpOptions) -> None:
     if not _is_loopback(host) and options["public_url"] is None and not options["allowed_hosts"]:
         raise SystemExit(
             f"{host} can be reached from other machines, so say under which name: "
-            'server.run("http", host=…, public_url="https://mcp.example.com") or allowed_hosts=[…]'
+            'server.run("http", host=…, public_url="https://mcp.example.com") or allowed_hosts=[…]; '
+            "on the command line --public-url or --allow-host"
         )
 
 
@@ -139,13 +150,15 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
 
     serving: asyncio.Task[None]
 
-    def __init__(self, config: uvicorn.Config, app: Endpoint, announcement: str, options: HttpOptions) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: Endpoint, announce: Callable[[], object], options: HttpOptions
+    ) -> None:
         super().__init__(config)
         self._app = app
         self._drain = app.drain
         self._delay = options["drain_delay"]
         self._handshake = options["body_deadline"]
-        self._announcement = announcement
+        self._announce = announce
         self._watched = False
         """Whether somebody has pressed Ctrl-C, and waits."""
 
@@ -153,7 +166,7 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
         await super().startup([])
         for listener in sockets or ():
             self.servers.append(await self._listen(listener))
-        sys.stderr.write(self._announcement)  # now, because whoever reads it may send a signal
+        self._announce()  # now, because whoever reads it may send a signal
 
     async def _listen(self, listener: socket.socket) -> asyncio.Server:
         """As uvicorn does it, which has no limit of its own for the handshake of TLS."""

@@ -58,6 +58,8 @@ class HttpSession(msgspec.Struct, eq=False):
     """The stream for what belongs to no request."""
     used: float = msgspec.field(default_factory=time.monotonic)
     streams: OrderedDict[str, Stream] = msgspec.field(default_factory=OrderedDict)
+    waiting: int = 0
+    """How many requests have a client that waits: for the answer to a POST, or for events."""
     _opened: int = 0
 
     @property
@@ -68,6 +70,16 @@ class HttpSession(msgspec.Struct, eq=False):
     def busy(self) -> bool:
         """Whether somebody waits for it: a call runs, or its stream is open."""
         return bool(self.link.calls) or self.push.writer is not None
+
+    @property
+    def attended(self) -> bool:
+        """Whether its client is there. A call may run without it, and wait for ever for the answer to a question."""
+        return self.waiting > 0
+
+    def leave(self) -> None:
+        """A client that waited has its answer, or has gone. From now on it may be away for the idle time."""
+        self.waiting -= 1
+        self.used = time.monotonic()
 
     @property
     def has_state(self) -> bool:
@@ -126,7 +138,7 @@ class Sessions:
         self._kept = KeptEvents(kept_bytes)
         self._live: OrderedDict[str, HttpSession] = OrderedDict()  # the least recently used first, also of each owner
         self._owned: dict[str, OrderedDict[str, HttpSession]] = {}
-        self._ended: OrderedDict[str, int] = OrderedDict()
+        self._ended: OrderedDict[bytes, int] = OrderedDict()  # by nonce, which is shorter than the id
         self._since = time.time_ns()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -177,7 +189,7 @@ class Sessions:
         if ticket is None:
             self._warn_of_others(id)
             return None
-        if ticket.principal != principal or ticket.opened <= self._since or id in self._ended:
+        if ticket.principal != principal or ticket.opened <= self._since or ticket.nonce in self._ended:
             return None
         return ticket
 
@@ -221,12 +233,10 @@ class Sessions:
         )
 
     def _sweep(self) -> None:
-        """Let go of sessions that nobody has used for long."""
+        """Let go of sessions that nobody has used for long, and of the calls that they left behind."""
         now = time.monotonic()
         for live in list(self._live.values()):
-            if now - live.used < self._idle:
-                break
-            if not live.busy:
+            if now - live.used >= self._idle and self._is_left(live):
                 self._let_go(live)
         oldest = next(iter(self._live.values()), None)
         self._timer = None
@@ -234,9 +244,12 @@ class Sessions:
             due = max(oldest.used + self._idle - now, self._idle / 10)
             self._timer = asyncio.get_running_loop().call_later(due, self._sweep)
 
+    def _is_left(self, live: HttpSession) -> bool:
+        return not live.attended
+
     def _let_go(self, live: HttpSession) -> None:
         if live.has_state:  # without it the session would go on, but in another way than its client believes
-            self._end_for_good(live.id, live.ticket.opened)
+            self._end_for_good(live.ticket)
         self._remove(live)
 
     def _remove(self, live: HttpSession) -> None:
@@ -248,9 +261,9 @@ class Sessions:
         live.log.clear()
         self._on_end(live)
 
-    def _end_for_good(self, id: str, opened: int) -> None:
-        """Never serve this id again."""
-        self._ended[id] = opened
+    def _end_for_good(self, ticket: Ticket) -> None:
+        """Never serve this session again."""
+        self._ended[ticket.nonce] = ticket.opened
         while len(self._ended) > MAX_ENDED:
             _, oldest = self._ended.popitem(last=False)
             self._since = max(self._since, oldest)
@@ -261,7 +274,7 @@ class Sessions:
         ticket = live.ticket if live is not None else self._valid(id, principal)
         if ticket is None or ticket.principal != principal:
             return False
-        self._end_for_good(id, ticket.opened)
+        self._end_for_good(ticket)
         if live is not None:
             self._remove(live)
         return True

@@ -71,8 +71,6 @@ class _State(Struct, omit_defaults=True):
 class SharedLink(Link):
     """A session of which other processes serve a part: what is not known here may be known there."""
 
-    __slots__ = ()
-
     def receive_stray(self, envelope: Envelope, headers: Headers | None) -> list[Event]:
         id = envelope.id
         if isinstance(id, str) and _QUESTION.fullmatch(id) and not id.startswith(self.prefix):
@@ -279,12 +277,22 @@ class SharedSessions(Sessions):
                     await self._store.kv_delete(key)
 
     async def _touch_busy(self) -> None:
-        """Keep the state of sessions whose stream is open, or whose call runs, though no request comes."""
+        """Keep the state of sessions whose clients are there, though no request comes.
+
+        If no process has done so for the idle time, the client has left its session alone, and its calls end.
+        """
         while True:
             await asyncio.sleep(self._idle / 4)
-            for live in self._named.values():
-                if live.busy:
+            for live in list(self._named.values()):
+                if live.attended:
                     self._touch(live)
+                elif live.busy:
+                    with suppress(StoreAway):
+                        if await self._store.kv_get(self._key(live.short)) is None and live.id in self._live:
+                            self._remove(live)
+
+    def _is_left(self, live: HttpSession) -> bool:
+        return not live.busy  # its client may be at another process
 
     async def finish(self, id: str, principal: str) -> bool:
         """The client ended its session, in all processes."""
@@ -306,7 +314,7 @@ class SharedSessions(Sessions):
         return ticket if ticket is not None and ticket.principal == principal else None
 
     def _new(self, id: str, ticket: Ticket, session: Session, owner: str, name: str) -> HttpSession:
-        link = SharedLink(self._runtime.modern, session)
+        link = self._runtime.tapped(SharedLink(self._runtime.modern, session, reopens=False))
         link.prefix = f"ask-{self._tag}-"
         link.keep = partial(self._keep, id)
         link.hears = False
@@ -514,7 +522,7 @@ class SharedSessions(Sessions):
         row, dialect = METHODS["resources/subscribe"], DIALECTS[session.revision]
         peer = session.client_capabilities, session.client_info, session.log_level
         call = Call(link, "", b'""', row, Params(), b"{}", UNSET, dialect, *peer, session, request.headers)
-        call.principal, call.runner = request.user, self._runtime
+        call.user, call.runner = request.user, self._runtime
         return call
 
     async def _follow(self, key: str, position: str, writer: Writer, seconds: float) -> None:

@@ -17,7 +17,7 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from redstart.protocol.framing import Framer
-from redstart.transports.loop import on_signals, run_loop
+from redstart.transports.loop import on_signals, run_loop, run_server
 from redstart.transports.options import StdioOptions
 from redstart.transports.pipe import PipeWriter, never_waiting
 
@@ -30,15 +30,18 @@ PATIENCE: Final = 10.0
 """Seconds after which a client has gone that has closed our input and has taken no byte of our output meanwhile."""
 READ_SIZE: Final = 1 << 18
 HINT: Final = (
-    "{name} speaks MCP on stdin and stdout: it is meant to be started by an MCP client.\n"
-    "To try it here, type one JSON-RPC message a line; Ctrl-D ends it. For a network server: redstart run … --http\n"
+    "{name} is waiting for an MCP client on stdin: it is meant to be started by one. Ctrl-D ends it.\n"
+    "To try it, leave it and use: redstart list …, redstart call …; to serve a port: redstart run … --http\n"
 )
 
 
 def run_stdio(server: Hosted, options: StdioOptions) -> None:
     """Serve on this process's stdin and stdout, or on the given binary files, until the input ends."""
     _fill_standard_descriptors()
-    run_loop(serve_stdio(server, options))
+    if options["stdin"] is None and options["stdout"] is None:
+        run_server(server, serve_stdio(server, options))
+    else:
+        run_loop(serve_stdio(server, options))
 
 
 async def serve_stdio(server: Hosted, options: StdioOptions) -> None:

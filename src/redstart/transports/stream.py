@@ -99,7 +99,7 @@ class Writer(Struct, eq=False):
             raise ConnectionAbortedError("the client does not read")
         self._pump.result()
 
-    async def drain(self) -> None:
+    async def ready(self) -> None:
         """Wait until the client has taken what was queued."""
         if self._events:
             self._idle.clear()
@@ -254,9 +254,9 @@ class Stream(Struct, eq=False):
         if self.writer is not None:
             self.writer.push(event, last=last)
 
-    async def drain(self) -> None:
+    async def ready(self) -> None:
         if self.writer is not None:
-            await self.writer.drain()
+            await self.writer.ready()
 
     def end(self) -> None:
         """The last event was sent."""

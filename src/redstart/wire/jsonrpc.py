@@ -79,7 +79,20 @@ class Fault(Struct):
     data: Any = UNSET
 
 
-_encoder = msgspec.json.Encoder(decimal_format="number")
+_PLAIN: Final[dict[type, Any]] = {
+    str: str.__str__, int: int.__int__, float: float.__float__, bytes: bytes.__bytes__
+}  # fmt: skip
+
+
+def plain(value: object) -> object:
+    """The plain str, int, float or bytes of an object whose class is derived from one of them: msgspec refuses it."""
+    for kind, convert in _PLAIN.items():
+        if isinstance(value, kind):
+            return convert(value)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+
+
+_encoder = msgspec.json.Encoder(decimal_format="number", enc_hook=plain)
 encode = _encoder.encode
 decode = msgspec.json.Decoder().decode
 decode_envelope = msgspec.json.Decoder(Envelope).decode

@@ -1,0 +1,258 @@
+"""OAuthProxy as an option of a server: what it needs, where it is served, and the presets of providers behind it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from auth.proxied import VERIFIER, Browser
+from auth.support import issuing
+from redstart import Server
+from redstart.auth import JWT, Auth0, Cognito, Entra, GitHub, Google, Keycloak, OAuthProxy, Okta, OpenID, WorkOS
+from redstart.features.errors import SettingsError
+from support import run
+from transports.support import Http
+
+KEYS = ["a key that is long enough"]
+ISSUER = "https://login.example.com"
+APP: dict[str, Any] = {"client_id": "web", "client_secret": "s3cret"}
+
+
+def proxy(**options: Any) -> OAuthProxy:
+    return OAuthProxy(OpenID(issuer=ISSUER, **APP), **options)
+
+
+# ---------------------------------------------------------------- what it needs
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [JWT(issuer=ISSUER, audience="x"), OpenID(issuer=ISSUER, client_id="web"), Google(client_id="web"), object()],
+)
+def test_a_provider_without_an_application_is_refused(provider: Any) -> None:
+    with pytest.raises(ValueError, match="client_secret=…"):
+        OAuthProxy(provider)
+
+
+@pytest.mark.parametrize("option", [{"token_seconds": 0}, {"sign_in_days": -1}, {"scopes": 'a"b'}])
+def test_options_that_cannot_work(option: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        proxy(**option)
+
+
+def test_keys_are_needed_for_a_store_that_lasts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(SettingsError, match=r"needs keys.*openssl rand"):
+        Server("notes", auth=proxy(), store=f"sqlite:///{tmp_path / 'kept.db'}").asgi()
+    with caplog.at_level(logging.WARNING):
+        Server("notes", auth=proxy()).asgi()
+    assert "sign in again after a restart" in caplog.text
+    caplog.clear()
+    Server("notes", auth=proxy(), keys=KEYS).asgi()
+    assert not caplog.records
+
+
+def test_one_proxy_is_for_one_server() -> None:
+    auth = proxy()
+    Server("one", auth=auth, keys=KEYS).asgi()
+    with pytest.raises(SettingsError, match="another server"):
+        Server("two", auth=auth, keys=KEYS).asgi()
+
+
+def test_the_public_url_must_be_https() -> None:
+    with pytest.raises(SettingsError, match="https://"):
+        Server("notes", auth=proxy(), keys=KEYS).asgi(public_url="http://mcp.example.com")
+
+
+def test_an_openid_provider_alone_needs_an_audience() -> None:
+    """Else ID tokens, which other sites get for the same application, would be let in."""
+    with pytest.raises(SettingsError, match="audience"):
+        Server("notes", auth=OpenID(issuer=ISSUER, **APP)).asgi()
+    Server("notes", auth=OpenID(issuer=ISSUER, audience="https://mcp.example.com/mcp")).asgi()
+
+
+# ---------------------------------------------------------------- where it is
+
+
+@pytest.mark.parametrize(
+    ("options", "root", "host", "path", "issuer"),
+    [
+        ({}, "", "localhost:8000", "/.well-known/oauth-authorization-server/mcp", "http://localhost:8000/mcp"),
+        ({"path": "/"}, "", "localhost", "/.well-known/oauth-authorization-server", "http://localhost"),
+        ({}, "/mcp", "localhost", "/mcp/.well-known/openid-configuration", "http://localhost/mcp"),
+        (
+            {"public_url": "https://mcp.example.com"},
+            "",
+            "mcp.example.com",
+            "/.well-known/oauth-authorization-server/mcp",
+            "https://mcp.example.com/mcp",
+        ),
+        (
+            {"public_url": "https://mcp.example.com/a/b"},
+            "",
+            "mcp.example.com",
+            "/.well-known/oauth-authorization-server/a/b",
+            "https://mcp.example.com/a/b",
+        ),
+    ],
+)
+def test_the_issuer_is_the_url_of_the_endpoint(
+    options: dict[str, Any], root: str, host: str, path: str, issuer: str
+) -> None:
+    server = Server("notes", auth=proxy(), keys=KEYS)
+
+    async def main() -> None:
+        http = Http(server.asgi(**options), root_path=root)
+        found = (await http.send(method="GET", path=path, headers={"host": host})).json()
+        assert found["issuer"] == issuer
+        assert found["token_endpoint"] == f"{issuer}/oauth/token"
+        below = (root or options.get("path", "/mcp")).rstrip("/")
+        form = {"host": host, "content-type": "application/x-www-form-urlencoded"}
+        refused = await http.send(b"grant_type=x&client_id=y", path=f"{below}/oauth/token", headers=form)
+        assert (refused.status, refused.json()["error"]) == (401, "invalid_client")
+
+    run(main(), server)
+
+
+def test_without_a_public_url_only_names_of_this_machine_are_served() -> None:
+    server = Server("notes", auth=proxy(), keys=KEYS)
+
+    async def main() -> None:
+        http = Http(server.asgi(allowed_hosts=["*"]))
+        path = "/.well-known/oauth-authorization-server"
+        response = await http.send(method="GET", path=path, headers={"host": "mcp.example.com"})
+        assert response.status == 421
+        assert b"public_url=" in response.body
+
+    run(main(), server)
+
+
+def test_pages_of_allowed_origins_may_use_it_and_others_may_not() -> None:
+    server = Server("notes", auth=proxy(), keys=KEYS)
+
+    async def main() -> None:
+        http = Http(server.asgi(allowed_origins=["https://app.example.com"]))
+        asked = {"origin": "https://app.example.com", "access-control-request-method": "POST"}
+        allowed = await http.send(method="OPTIONS", path="/mcp/oauth/token", headers=asked)
+        assert (allowed.status, allowed.headers["access-control-allow-origin"]) == (200, "https://app.example.com")
+        form = {"origin": "https://app.example.com", "content-type": "application/x-www-form-urlencoded"}
+        refused = await http.send(b"grant_type=x", path="/mcp/oauth/token", headers=form)
+        assert refused.headers["access-control-allow-origin"] == "https://app.example.com"
+        other = {**form, "origin": "https://evil.example"}
+        assert (await http.send(b"grant_type=x", path="/mcp/oauth/token", headers=other)).status == 403
+
+    run(main(), server)
+
+
+# ---------------------------------------------------------------- providers, by their documentation; not tried live
+
+
+@pytest.mark.parametrize(
+    ("provider", "issuer", "offline"),
+    [
+        (Google(**APP), "https://accounts.google.com", False),
+        (Entra(tenant="contoso", **APP), "https://login.microsoftonline.com/contoso/v2.0", True),
+        (Auth0(domain="x.auth0.com", **APP), "https://x.auth0.com/", True),
+        (Okta(domain="x.okta.com", **APP), "https://x.okta.com/oauth2/default", True),
+        (Keycloak(url="https://sso.example.com", realm="birds", **APP), "https://sso.example.com/realms/birds", False),
+        (Cognito(region="eu-west-1", user_pool="p", **APP), "https://cognito-idp.eu-west-1.amazonaws.com/p", False),
+        (WorkOS(domain="x.authkit.app", **APP), "https://x.authkit.app", True),
+    ],
+)
+def test_presets_can_be_behind_it(provider: Any, issuer: str, offline: bool) -> None:
+    OAuthProxy(provider)
+    app = provider.application
+    assert (app.issuer, app.client_id, app.client_secret, app.by_token) == (issuer, "web", "s3cret", None)
+    assert ("offline_access" in app.scopes) is offline
+    assert "s3cret" not in str(getattr(provider, "authorization_servers", ""))
+
+
+def test_a_sign_in_with_github(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GitHub has no ID tokens, answers errors with 200, and is asked about its token; documents as it has them."""
+    checked = {"app": {"client_id": "web"}, "scopes": [], "user": {"login": "octocat", "id": 583231}}
+    with issuing() as site:
+        monkeypatch.setattr(GitHub, "site", site.url)
+        monkeypatch.setattr(GitHub, "login", site.url)
+        forms: list[dict[str, list[str]]] = []
+
+        def exchange(form: bytes) -> tuple[int, dict[str, str], bytes]:
+            forms.append(parse_qs(form.decode()))
+            good = {"access_token": "gho_x", "token_type": "bearer", "scope": ""}
+            bad = {"error": "bad_verification_code"}
+            return 200, {}, json.dumps(good if forms[-1]["code"] == ["good"] else bad).encode()
+
+        site.documents["/access_token"] = exchange
+        site.serve("/applications/web/token", checked)
+        auth = OAuthProxy(GitHub(**APP), allow=lambda user: user.claims["login"] == "octocat")
+        server = Server("notes", auth=auth, keys=KEYS)
+
+        async def main() -> None:
+            url = "http://127.0.0.1:9/mcp"
+            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
+                await browser.register()
+
+                async def answer(code: str) -> dict[str, str]:
+                    sent = (await browser.agree(await browser.page())).headers["location"]
+                    query = parse_qs(urlsplit(sent).query)
+                    assert sent.startswith(f"{site.url}/authorize?")
+                    assert query["redirect_uri"] == [f"{url}/oauth/callback"]
+                    assert query["code_challenge_method"] == ["S256"]
+                    assert "nonce" not in query
+                    return await browser.finish(f"{url}/oauth/callback?code={code}&state={query['state'][0]}")
+
+                assert (await answer("bad"))["error"] == "access_denied"
+                tokens = (await browser.redeem((await answer("good"))["code"])).json()
+                assert forms[-1]["client_secret"] == ["s3cret"]
+                assert forms[-1]["code_verifier"] != [VERIFIER]
+                user: Any = await auth.verify(tokens["access_token"])
+                assert (user.subject, user.claims["login"]) == ("583231", "octocat")
+                assert await auth.upstream_token(user) == "gho_x"
+                renewed = await browser.refresh(tokens["refresh_token"])
+                assert renewed.status_code == 200
+                site.serve("/applications/web/token", {"message": "Not Found"}, 404)  # the user has withdrawn it
+                refused = await browser.refresh(renewed.json()["refresh_token"])
+                assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
+
+        run(main(), server)
+
+
+@pytest.mark.parametrize(
+    ("change", "info", "let_in"),
+    [
+        ({}, {"sub": "ada", "email": "ada@example.com"}, True),
+        ({}, None, True),  # nothing more is known of the user
+        ({"nonce": "of another sign-in"}, None, False),
+        ({"nonce": None}, None, False),
+        ({"aud": "another application"}, None, False),
+        ({"iss": "https://other.example"}, None, False),
+        ({"exp": 1}, None, False),
+        ({}, {"sub": "somebody else"}, False),
+    ],
+    ids=str,
+)
+def test_what_an_id_token_must_say(change: dict[str, Any], info: Any, let_in: bool) -> None:
+    with issuing() as site:
+        site.publish()
+        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", "userinfo_endpoint": f"{site.url}/me"}
+        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
+        site.serve("/.well-known/openid-configuration", {**known, **places})
+        if info is not None:
+            site.serve("/me", info)
+        server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
+
+        async def main() -> None:
+            url = "http://127.0.0.1:9/mcp"
+            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
+                await browser.register()
+                sent = (await browser.agree(await browser.page())).headers["location"]
+                query = parse_qs(urlsplit(sent).query)
+                id_token = site.token({"aud": "web", "nonce": query["nonce"][0], **change})
+                site.serve("/token", {"access_token": "x", "token_type": "Bearer", "id_token": id_token})
+                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+                assert ("code" in answer, answer.get("error")) == (let_in, None if let_in else "access_denied")
+
+        run(main(), server)

@@ -1,0 +1,1 @@
+"""Tests of `redstart.client`, against real servers wherever there is one."""
