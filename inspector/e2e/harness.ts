@@ -115,7 +115,7 @@ export class Chrome {
       if (message.type() === "error" && /Content Security Policy|Uncaught/.test(message.text())) this.errors.push(message.text());
     });
     await page.goto(url);
-    if (ready) await page.locator(".side-entry, .view").first().waitFor();
+    if (ready) await page.locator('main[aria-busy="false"]').waitFor();
     return page;
   }
 

@@ -542,6 +542,28 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     await page.getByRole("heading", { level: 1, name: "Bake slowly" }).waitFor();
   });
 
+  test("the command palette has what comes while it is open", async () => {
+    const page = await chrome.open("about:blank", { ready: false });
+    let letThrough = (): void => undefined;
+    const held = new Promise<void>((done) => {
+      letThrough = done;
+    });
+    await page.route("**/*", async (request) => {
+      if (request.request().postData()?.includes("tools/list")) await held;
+      await request.continue();
+    });
+    const asked = page.waitForRequest((request) => request.postData()?.includes("tools/list") ?? false);
+    await page.goto(server.url);
+    await asked;
+    await page.keyboard.press("Control+k");
+    await page.getByPlaceholder(/A tool, a resource/).fill("prices");
+    assert.equal(await page.locator(".palette [role=option]", { hasText: "Prices" }).count(), 0);
+    letThrough();
+    await page.locator(".palette [role=option]", { hasText: "Prices" }).waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: "Prices" }).waitFor();
+  });
+
   test("a storm of calls is batched to at most twenty updates a second, and the page stays usable", async (context) => {
     const page = await chrome.open(server.url);
     const storm = 'import asyncio, sys\nfrom redstart import Client\nasync def main():\n    async with Client(sys.argv[1]) as c:\n        for _ in range(30):\n            await asyncio.gather(*(c.call_tool("hello") for _ in range(50)))\nasyncio.run(main())';

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { client, connect, connection, dismiss, loading, prompts, questions, reloadFailure, resources, serverName, templates, toasts, tools } from "../state/app";
 import { devState } from "../state/dev";
-import { go, route, routeHash } from "../state/route";
+import { go, parseRoute, route, routeHash } from "../state/route";
 import { drawerOpen, narrow } from "../state/settings";
 import { plural } from "../text/format";
 import { Markdown } from "./content";
@@ -58,7 +58,7 @@ export function App(): JSX.Element {
       <TopBar />
       <div class="middle">
         {showList && <Sidebar />}
-        <main id="main" tabIndex={-1}>
+        <main id="main" tabIndex={-1} aria-busy={loading.value}>
           <SignIn />
           <LostBanner />
           <ReloadFailed />
@@ -95,7 +95,8 @@ function Home(): JSX.Element {
   const first: [string, string] | undefined = tools.value[0] ? ["tools", tools.value[0].name] : resources.value[0] ? ["resources", resources.value[0].uri] : templates.value[0] ? ["templates", templates.value[0].uriTemplate] : prompts.value[0] ? ["prompts", prompts.value[0].name] : undefined;
   const hash = first ? routeHash(first[0], first[1]) : "";
   useEffect(() => {
-    if (first && !narrow.value && route.value.view === "") {
+    // The address, not the route: somebody may have gone elsewhere, and the event that tells of it comes later.
+    if (first && !narrow.value && parseRoute(location.hash).view === "") {
       history.replaceState(null, "", hash);
       window.dispatchEvent(new HashChangeEvent("hashchange"));
     }

@@ -1,6 +1,6 @@
 // Ctrl-K: everything by name.
 
-import { signal } from "@preact/signals";
+import { signal, useComputed } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { REVISIONS } from "../mcp/client";
@@ -115,7 +115,8 @@ function PaletteBox(): JSX.Element {
   const input = useRef<HTMLInputElement>(null);
   const box = useRef<HTMLDivElement>(null);
   const before = useRef(document.activeElement as HTMLElement | null);
-  const all = useMemo(commands, []);
+  // The lists may come, or change, while the palette is open.
+  const all = useComputed(commands).value;
   const list = useMemo(
     () =>
       all
