@@ -146,6 +146,19 @@ export async function tooWide(page: Page): Promise<string[]> {
   return await page.evaluate(() => [document.documentElement, ...document.querySelectorAll("main, .topbar, .panel, .banner")].filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => `${box.tagName} ${box.className} ${box.scrollWidth} > ${box.clientWidth}`));
 }
 
+/** Read until what was read holds: a page shows a moment later what has happened. The last failure is the test's. */
+export async function eventually<T>(read: () => Promise<T>, holds: (found: T) => void): Promise<void> {
+  const end = performance.now() + 10_000;
+  for (;;) {
+    try {
+      return holds(await read());
+    } catch (failure) {
+      if (performance.now() > end) throw failure;
+    }
+    await new Promise((done) => setTimeout(done, 25));
+  }
+}
+
 /** Go to a place of the page by its address. */
 export async function visit(page: Page, hash: string): Promise<void> {
   await page.evaluate((next) => {
@@ -188,19 +201,24 @@ export async function shoot(page: Page, name: string): Promise<void> {
   await page.addStyleTag({ content: STILL });
   await page.mouse.move(0, 0);
   await page.evaluate(() => document.fonts.ready);
-  const picture = await page.screenshot({ animations: "disabled" });
   const file = join(SHOTS, `${name}.png`);
   mkdirSync(LOOK, { recursive: true });
-  writeFileSync(join(LOOK, `${name}.png`), picture);
-  if (process.env.LOOK) return; // pictures of full size for people, not to compare
+  const take = async (): Promise<Buffer> => {
+    const picture = await page.screenshot({ animations: "disabled" });
+    writeFileSync(join(LOOK, `${name}.png`), picture);
+    return picture;
+  };
+  if (process.env.LOOK) return void (await take()); // pictures of full size for people, not to compare
   if (process.env.UPDATE) {
     mkdirSync(SHOTS, { recursive: true });
-    writeFileSync(file, picture);
+    writeFileSync(file, await take());
     return;
   }
   assert.ok(existsSync(file), `There is no picture ${name} to compare with: look at .shots/${name}.png, then run UPDATE=1 make e2e`);
-  const share = await difference(page, readFileSync(file), picture);
-  assert.ok(share <= MOST_DIFFERENT, `${name}: ${(share * 100).toFixed(2)} % of the pixels are different; look at .shots/${name}.png`);
+  await eventually(
+    async () => await difference(page, readFileSync(file), await take()),
+    (share) => assert.ok(share <= MOST_DIFFERENT, `${name}: ${(share * 100).toFixed(2)} % of the pixels are different; look at .shots/${name}.png`),
+  );
 }
 
 async function difference(page: Page, one: Buffer, other: Buffer): Promise<number> {

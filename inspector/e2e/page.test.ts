@@ -6,7 +6,7 @@ import { chmodSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, afterEach, before, describe, test } from "node:test";
 import type { Page } from "playwright-core";
-import { Chrome, HERE, PYTHON, type Running, callTool, dev, done, drawer, folderWith, freePort, missing, remove, setRevision, started, tooWide, visit } from "./harness";
+import { Chrome, HERE, PYTHON, type Running, callTool, dev, done, drawer, eventually, folderWith, freePort, missing, remove, setRevision, started, tooWide, visit } from "./harness";
 
 const MODERN = "2026-07-28";
 async function setHeader(page: Page, name: string, value: string): Promise<void> {
@@ -47,10 +47,10 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     const page = await chrome.open(server.url);
     await page.getByRole("heading", { level: 1, name: "Add two numbers" }).waitFor();
     assert.ok(!page.url().includes("token"));
-    assert.match(await page.locator(".health").innerText(), /1 client|clients/);
-    assert.equal(await page.locator(".view-title .badge").allInnerTexts().then((texts) => texts.join(" ")), "read-only idempotent closed world");
-    assert.equal(await page.locator(".view-title .icon").count(), 1);
-    assert.match(await page.locator(".place").innerText(), /kitchen\.py:\d+/);
+    await eventually(() => page.locator(".health").innerText(), (found) => assert.match(found, /1 client|clients/));
+    await eventually(() => page.locator(".view-title .badge").allInnerTexts().then((texts) => texts.join(" ")), (found) => assert.equal(found, "read-only idempotent closed world"));
+    await eventually(() => page.locator(".view-title .icon").count(), (found) => assert.equal(found, 1));
+    await eventually(() => page.locator(".place").innerText(), (found) => assert.match(found, /kitchen\.py:\d+/));
   });
 
   test("paints first within 300 ms", async (context) => {
@@ -88,17 +88,17 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     await field(page, "a").locator("input").fill("x");
     await page.getByText("a must be a whole number").waitFor();
     await field(page, "a").locator("input").fill("40");
-    assert.equal(await page.locator(".problem").count(), 0);
+    await eventually(() => page.locator(".problem").count(), (found) => assert.equal(found, 0));
     await page.getByRole("tab", { name: "JSON" }).click();
-    assert.deepEqual(JSON.parse(await page.getByLabel("Arguments as JSON").inputValue()), { a: 40, b: 2 });
+    await eventually(() => page.getByLabel("Arguments as JSON").inputValue(), (found) => assert.deepEqual(JSON.parse(found), { a: 40, b: 2 }));
     await page.getByLabel("Arguments as JSON").fill('{"a": 5,');
     await page.getByText("This is not JSON").waitFor();
     await page.getByLabel("Arguments as JSON").fill('{"a": 5, "b": 6}');
     await page.getByRole("tab", { name: "Form" }).click();
-    assert.equal(await field(page, "a").locator("input").inputValue(), "5");
+    await eventually(() => field(page, "a").locator("input").inputValue(), (found) => assert.equal(found, "5"));
     await page.keyboard.press("Control+Enter");
     await done(page, "ok");
-    assert.equal(await page.locator(".result .plain").innerText(), "11");
+    await eventually(() => page.locator(".result .plain").innerText(), (found) => assert.equal(found, "11"));
     assert.equal(sent.length, 1);
   });
 
@@ -135,7 +135,7 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     await page.getByRole("button", { name: "Call", exact: true }).click();
     await done(page, "ok");
     await page.getByRole("tab", { name: "Structured" }).click();
-    assert.match(await page.locator(".result .json").innerText(), /"pays": "cash"/);
+    await eventually(() => page.locator(".result .json").innerText(), (found) => assert.match(found, /"pays": "cash"/));
   });
 
   test("a schema of its own: reference, pattern, limits, e-mail, hints of portability", async () => {
@@ -157,15 +157,15 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     const page = await chrome.open(server.url);
     const result = await callTool(page, "everything");
     await done(page, "ok");
-    assert.equal(await result.locator(".markdown table tbody tr").count(), 2);
-    assert.equal(await result.locator(".markdown script").count(), 0);
-    assert.deepEqual(await result.locator(".markdown a").evaluateAll((links) => links.map((link) => (link as HTMLAnchorElement).href)), ["https://example.org/"]);
-    assert.deepEqual(await result.locator("figure img").evaluate((image) => [(image as HTMLImageElement).naturalWidth, (image as HTMLImageElement).naturalHeight]), [160, 90]);
+    await eventually(() => result.locator(".markdown table tbody tr").count(), (found) => assert.equal(found, 2));
+    await eventually(() => result.locator(".markdown script").count(), (found) => assert.equal(found, 0));
+    await eventually(() => result.locator(".markdown a").evaluateAll((links) => links.map((link) => (link as HTMLAnchorElement).href)), (found) => assert.deepEqual(found, ["https://example.org/"]));
+    await eventually(() => result.locator("figure img").evaluate((image) => [(image as HTMLImageElement).naturalWidth, (image as HTMLImageElement).naturalHeight]), (found) => assert.deepEqual(found, [160, 90]));
     assert.ok((await result.locator("audio").evaluate((audio) => new Promise<number>((ready) => { const sound = audio as HTMLAudioElement; if (sound.readyState > 0) ready(sound.duration); else sound.onloadedmetadata = () => ready(sound.duration); }))) > 0.05);
     await page.getByRole("tab", { name: "Model sees" }).click();
     await page.getByText(/about \d+ tokens/).waitFor();
     await page.getByRole("tab", { name: "Raw" }).click();
-    assert.match(await result.innerText(), /→ sent tools\/call/);
+    await eventually(() => result.innerText(), (found) => assert.match(found, /→ sent tools\/call/));
     await page.getByRole("tab", { name: "Result" }).click();
     await result.getByText("The menu").click();
     await page.getByRole("heading", { level: 1, name: "Menu" }).waitFor();
@@ -177,8 +177,8 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     await done(page, "ok");
     await page.getByRole("tab", { name: "Structured" }).click();
     await page.getByText("It fits the output schema.").waitFor();
-    assert.deepEqual(await page.locator(".result thead th").allInnerTexts(), ["dish", "price", "vegan"]);
-    assert.equal(await page.locator(".result tbody tr").count(), 3);
+    await eventually(() => page.locator(".result thead th").allInnerTexts(), (found) => assert.deepEqual(found, ["dish", "price", "vegan"]));
+    await eventually(() => page.locator(".result tbody tr").count(), (found) => assert.equal(found, 3));
   });
 
   test("isError is an error, in the result, the traffic and the history", async () => {
@@ -196,7 +196,7 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     const result = await callTool(page, "broken");
     await done(page, "tool error");
     await result.getByText("ZeroDivisionError").first().waitFor();
-    assert.match(await result.locator(".frames").innerText(), /kitchen\.py:\d+[^]*return 1 \/ by/);
+    await eventually(() => result.locator(".frames").innerText(), (found) => assert.match(found, /kitchen\.py:\d+[^]*return 1 \/ by/));
     await visit(page, "#/resources/kitchen%3A%2F%2Fnowhere");
     await page.getByText("Protocol error -32602").waitFor();
   });
@@ -232,8 +232,8 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
       await question.getByRole("button", { name: "Answer" }).click();
       await done(page, "ok");
       await page.getByText("Booked Bern, 2 nights, aisle.").first().waitFor();
-      assert.match(await page.locator(".summary").innerText(), /3 rounds ·\s.* \+ .* you/);
-      assert.ok((await page.locator(".waterfall").innerText()).includes("you"));
+      await eventually(() => page.locator(".summary").innerText(), (found) => assert.match(found, /3 rounds ·\s.* \+ .* you/));
+      await eventually(() => page.locator(".waterfall").innerText(), (found) => assert.ok(found.includes("you"), found));
       await page.getByText("2 questions answered").waitFor();
       await callTool(page, "book");
       await question.getByRole("button", { name: "as JSON" }).click();
@@ -254,7 +254,7 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     const question = page.getByRole("region", { name: "The server asks" });
     await question.getByText("Open a page at example.org?").waitFor();
     await question.getByText("https://example.org/sign-in?state=1").waitFor();
-    assert.equal(await question.getByRole("link", { name: "Open the page" }).getAttribute("rel"), "noopener noreferrer");
+    await eventually(() => question.getByRole("link", { name: "Open the page" }).getAttribute("rel"), (found) => assert.equal(found, "noopener noreferrer"));
     await question.getByRole("button", { name: "Go on" }).click();
     await page.getByText("signed in: accepted").first().waitFor();
   });
@@ -310,7 +310,7 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     await page.getByRole("button", { name: "Call", exact: true }).click();
     await page.locator(".result .plain:text-is('8')").waitFor();
     await page.getByLabel("Filter the history").fill("status:ok add");
-    assert.ok((await page.locator(".h-row").count()) >= 3);
+    await eventually(() => page.locator(".h-row").count(), (found) => assert.ok(found >= 3, String(found)));
   });
 
   test("resources: Markdown, CSV as a table, an image", async () => {
@@ -323,18 +323,21 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     await page.locator(".result figure img").waitFor();
     await visit(page, "#/resources/kitchen%3A%2F%2Fdish%2Fsoup"); // one that no list has
     await page.locator(".view-title h1:text-is('kitchen://dish/soup')").waitFor();
-    assert.equal(await page.locator(".view-title").getByText("kitchen://dish/soup").count(), 1);
+    await eventually(() => page.locator(".view-title").getByText("kitchen://dish/soup").count(), (found) => assert.equal(found, 1));
   });
 
   for (const revision of [MODERN, "2025-11-25"]) {
     test(`a subscription counts updates and reads again in ${revision}`, async () => {
       const page = await chrome.open(server.url);
+      const stream = revision === MODERN ? undefined : page.waitForResponse((response) => response.request().method() === "GET" && new URL(response.url()).pathname === "/mcp");
       await setRevision(page, revision);
+      await stream; // what tells of updates is open
       await visit(page, "#/resources/kitchen%3A%2F%2Fmenu");
-      const button = page.getByRole("button", { name: /Subscribe/ });
-      await button.click();
+      const subscribe = revision === MODERN ? "subscriptions/listen" : "resources/subscribe";
+      const subscribed = page.waitForResponse((response) => [subscribe, "kitchen://menu"].every((part) => response.request().postData()?.includes(part)));
+      await page.getByRole("button", { name: /Subscribe/ }).click();
       await page.locator(".counter:text-is('0')").waitFor();
-      await page.waitForTimeout(500); // the stream of notifications opens anew
+      await subscribed;
       const spoken = spawnSync(PYTHON, ["-m", "redstart", "call", `${server.origin}/mcp`, "change_menu"], { encoding: "utf8" });
       assert.equal(spoken.status, 0, spoken.stderr);
       const level = /menu (\d+)/.exec(spoken.stdout)?.[1];
@@ -348,7 +351,7 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     await visit(page, "#/templates/kitchen%3A%2F%2Fdish%2F%7Bname%7D");
     await page.getByRole("combobox", { name: /name/ }).fill("s");
     await page.getByRole("option", { name: "sandwich" }).waitFor();
-    assert.deepEqual(await page.getByRole("option").allInnerTexts(), ["soup", "salad", "sandwich"]);
+    await eventually(() => page.getByRole("option").allInnerTexts(), (found) => assert.deepEqual(found, ["soup", "salad", "sandwich"]));
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Enter");
@@ -366,8 +369,8 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     await page.getByRole("combobox", { name: /dish/ }).fill("t");
     await page.getByRole("option", { name: "tart" }).click();
     await page.getByRole("button", { name: "Get the prompt" }).click();
-    assert.deepEqual(await page.locator(".bubble .role").allInnerTexts(), ["user", "assistant"]);
-    assert.match(await page.locator(".bubble.user").innerText(), /dinner with tart for 4/);
+    await eventually(() => page.locator(".bubble .role").allInnerTexts(), (found) => assert.deepEqual(found, ["user", "assistant"]));
+    await eventually(() => page.locator(".bubble.user").innerText(), (found) => assert.match(found, /dinner with tart for 4/));
     await visit(page, "#/prompts/tidy");
     await page.getByText("Tidy the kitchen.").waitFor();
   });
@@ -403,7 +406,7 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     await page.locator(".l-row", { hasText: "the oven is on" }).first().waitFor();
     await page.getByLabel("Filter the logs").fill("level:warning");
     await page.locator(".l-row", { hasText: "it is done" }).first().waitFor();
-    assert.equal(await page.locator(".l-row", { hasText: "the oven is on" }).count(), 0);
+    await eventually(() => page.locator(".l-row", { hasText: "the oven is on" }).count(), (found) => assert.equal(found, 0));
   });
 
   test("traffic of every client: who, what, how long; filter, raw JSON, traceback, waterfall, replay", async () => {
@@ -414,15 +417,15 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     const filter = page.getByLabel("Filter the traffic");
     await filter.fill('-client:"this page" revision:2025-06-18 method:tools/call');
     await page.locator(".t-row").nth(1).waitFor();
-    assert.equal(await page.locator(".t-row").count(), 2);
+    await eventually(() => page.locator(".t-row").count(), (found) => assert.equal(found, 2));
     assert.ok(!(await page.locator(".t-row").first().innerText()).includes("this page"));
     await filter.fill('-client:"this page" revision:2025-06-18 status:error');
-    assert.equal(await page.locator(".t-row").count(), 1);
+    await eventually(() => page.locator(".t-row").count(), (found) => assert.equal(found, 1));
     await page.locator(".t-row").click();
     const detail = page.getByRole("complementary", { name: "One message" });
     await detail.getByText("ZeroDivisionError").first().waitFor();
-    assert.match(await detail.locator(".waterfall").innerText(), /handler/);
-    assert.match(await detail.innerText(), /"name": "broken"/);
+    await eventually(() => detail.locator(".waterfall").innerText(), (found) => assert.match(found, /handler/));
+    await eventually(() => detail.innerText(), (found) => assert.match(found, /"name": "broken"/));
     await filter.fill('-client:"this page" revision:2025-06-18 tool:add');
     await page.locator(".t-row").click();
     await detail.getByRole("button", { name: "Edit and replay" }).click();
@@ -442,8 +445,8 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     await callTool(page, "add", "?a=1");
     await done(page, "ok");
     await page.locator(".result .fall", { hasText: "handler" }).waitFor();
-    const labels = await page.locator(".result .fall [role=rowheader]").allInnerTexts();
-    for (const label of ["queue", "validate", "handler", "encode"]) assert.ok(labels.includes(label), labels.join(" "));
+    const labels = page.locator(".result .fall [role=rowheader]");
+    for (const label of ["queue", "validate", "handler", "encode"]) await eventually(() => labels.allInnerTexts(), (found) => assert.ok(found.includes(label), found.join(" ")));
     await page.getByRole("button", { name: "Call", exact: true }).click();
     await page.locator(".stats", { hasText: /p50.*p95.*p99/s }).waitFor();
     await page.locator(".side-entry[aria-current=page] .spark").waitFor();
@@ -474,7 +477,7 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     const result = await callTool(page, "abilities");
     await done(page, "ok");
     await page.getByRole("tab", { name: "Structured" }).click();
-    assert.match(await result.innerText(), /"elicit": true/);
+    await eventually(() => result.innerText(), (found) => assert.match(found, /"elicit": true/));
     await page.getByTitle("Pretend that the client lacks something").first().click();
     await page.getByLabel(/Elicitation, forms/).check();
     await page.keyboard.press("Escape");
@@ -549,17 +552,17 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
       letThrough = done;
     });
     await page.route("**/*", async (request) => {
-      if (request.request().postData()?.includes("tools/list")) await held;
+      if (request.request().postData()?.includes("resources/list")) await held;
       await request.continue();
     });
-    const asked = page.waitForRequest((request) => request.postData()?.includes("tools/list") ?? false);
+    const asked = page.waitForRequest((request) => request.postData()?.includes("resources/list") ?? false);
     await page.goto(server.url);
     await asked;
     await page.keyboard.press("Control+k");
     await page.getByPlaceholder(/A tool, a resource/).fill("prices");
-    assert.equal(await page.locator(".palette [role=option]", { hasText: "Prices" }).count(), 0);
+    await eventually(() => page.locator(".palette [role=option]", { hasText: /^ResourcePrices/ }).count(), (found) => assert.equal(found, 0));
     letThrough();
-    await page.locator(".palette [role=option]", { hasText: "Prices" }).waitFor();
+    await page.locator(".palette [role=option]", { hasText: /^ResourcePrices/ }).waitFor();
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { level: 1, name: "Prices" }).waitFor();
   });
@@ -592,8 +595,8 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     const page = await chrome.open(server.url);
     await page.getByRole("button", { name: "Install" }).click();
     await page.getByRole("button", { name: "VS Code" }).click();
-    assert.match(await page.locator(".snippet").first().innerText(), /kitchen/);
-    assert.ok((await page.locator(".install .segments button").count()) >= 5);
+    await eventually(() => page.locator(".snippet").first().innerText(), (found) => assert.match(found, /kitchen/));
+    await eventually(() => page.locator(".install .segments button").count(), (found) => assert.ok(found >= 5, String(found)));
   });
 
   test("rules of WCAG AA in both themes, on the views that have the most in them", async () => {
@@ -618,7 +621,7 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
       for (const hash of ["#/", "#/tools/reserve", "#/tools/everything?run", "#/tools/broken?run", "#/resources/kitchen%3A%2F%2Fprices", "#/templates/kitchen%3A%2F%2Fdish%2F%7Bname%7D", "#/prompts/plan", "#/tasks", "#/server", "#/server?tab=connection", "#/server?tab=install", "#/server?tab=clients", "#/traffic", "#/history", "#/logs", "#/network"]) {
         await visit(page, hash);
         await page.waitForTimeout(250);
-        assert.deepEqual(await tooWide(page), [], `${hash} at ${width}`);
+        await eventually(() => tooWide(page), (found) => assert.deepEqual(found, [], `${hash} at ${width}`));
       }
     }
   });
@@ -650,7 +653,7 @@ describe("the page and a server that changes", { skip: missing ?? false, timeout
       writeFileSync(file, `${more}\nraise RuntimeError("burnt")\n`);
       const overlay = page.getByRole("alert", { name: "The last save could not be loaded" });
       await overlay.getByText("burnt").first().waitFor();
-      assert.match(await overlay.locator(".frames").innerText(), /raise RuntimeError/);
+      await eventually(() => overlay.locator(".frames").innerText(), (found) => assert.match(found, /raise RuntimeError/));
       await callTool(page, "bye");
       await page.locator(".result .plain:text-is('bye')").waitFor();
       writeFileSync(file, source);
@@ -691,10 +694,10 @@ describe("the page and a server that changes", { skip: missing ?? false, timeout
       const result = await callTool(page, "differences", `?of=${encodeURIComponent(long)}`);
       await done(page, "ok");
       const lines = (inside: Element): number => inside.getClientRects().length;
-      assert.equal(await result.locator(".markdown td strong").evaluate(lines), 1);
-      assert.deepEqual(await tooWide(page), []);
+      await eventually(() => result.locator(".markdown td strong").evaluate(lines), (found) => assert.equal(found, 1));
+      await eventually(() => tooWide(page), (found) => assert.deepEqual(found, []));
       await drawer(page, "History");
-      assert.equal(await page.locator(".h-open .strong").evaluate((name) => name.scrollWidth > name.clientWidth), false);
+      await eventually(() => page.locator(".h-open .strong").evaluate((name) => name.scrollWidth > name.clientWidth), (found) => assert.equal(found, false));
       await visit(page, "#/server?tab=clients");
       await page.waitForFunction(() => Number(document.querySelector("td.number")?.textContent) >= 2);
     } finally {
@@ -852,7 +855,7 @@ describe("any other server", { skip: missing ?? false, timeout: 300_000 }, () =>
       await page.getByRole("radio", { name: /^guard/ }).click();
       for (const one of [page, other]) await one.locator(".side-entry", { hasText: "whoami" }).waitFor();
       await other.close();
-      assert.equal(await page.locator(".side-entry", { hasText: "Reserve a table" }).count(), 0);
+      await eventually(() => page.locator(".side-entry", { hasText: "Reserve a table" }).count(), (found) => assert.equal(found, 0));
       await page.keyboard.press("Control+k");
       await page.keyboard.type("kitchen");
       await page.getByRole("option", { name: /kitchen/ }).first().waitFor();
@@ -866,7 +869,7 @@ describe("any other server", { skip: missing ?? false, timeout: 300_000 }, () =>
       await page.keyboard.press("Enter");
       await page.keyboard.press("ArrowUp");
       const last = page.getByRole("radio", { name: new RegExp(`^${long}`) });
-      assert.equal(await last.evaluate((entry) => entry === document.activeElement && getComputedStyle(entry).outlineStyle), "solid");
+      await eventually(() => last.evaluate((entry) => entry === document.activeElement && getComputedStyle(entry).outlineStyle), (found) => assert.equal(found, "solid"));
       await page.keyboard.press("Tab");
       await last.waitFor({ state: "detached" });
       await menu.click();
@@ -876,9 +879,9 @@ describe("any other server", { skip: missing ?? false, timeout: 300_000 }, () =>
         await page.emulateMedia({ colorScheme: theme });
         for (const width of [390, 768, 1280]) {
           await page.setViewportSize({ width, height: 800 });
-          assert.deepEqual(await tooWide(page), [], `at ${width}`);
+          await eventually(() => tooWide(page), (found) => assert.deepEqual(found, [], `at ${width}`));
           await menu.click();
-          assert.deepEqual(await tooWide(page), [], `the menu at ${width}`);
+          await eventually(() => tooWide(page), (found) => assert.deepEqual(found, [], `the menu at ${width}`));
           await chrome.accessible(page, `the menu of servers at ${width} (${theme})`);
           await page.keyboard.press("Escape");
           await page.getByRole("button", { name: "Try again" }).click({ trial: true }); // nothing lies over it
@@ -903,13 +906,13 @@ describe("any other server", { skip: missing ?? false, timeout: 300_000 }, () =>
         for (const width of [1280, 390]) {
           const page = await chrome.open(server.url, { ready: false, width });
           await page.locator(".empty", { hasText: title }).filter({ hasText: more }).waitFor();
-          assert.equal(await page.getByText("refuse").count(), 0);
-          assert.equal(await page.getByRole("button", { name: "Set a token or headers" }).count(), 0);
-          assert.match((await page.getByTitle("Protocol revision").textContent()) ?? "", /auto/);
+          await eventually(() => page.getByText("refuse").count(), (found) => assert.equal(found, 0));
+          await eventually(() => page.getByRole("button", { name: "Set a token or headers" }).count(), (found) => assert.equal(found, 0));
+          await eventually(() => page.getByTitle("Protocol revision").innerText(), (found) => assert.match(found, /auto/));
           await visit(page, "#/tools/add?a=1"); // a link to a tool that is not known yet
           await page.getByRole("button", { name: "Try again" }).click({ trial: true });
-          assert.equal(await page.getByText("There is no tool").count(), 0);
-          assert.deepEqual(await tooWide(page), []);
+          await eventually(() => page.getByText("There is no tool").count(), (found) => assert.equal(found, 0));
+          await eventually(() => tooWide(page), (found) => assert.deepEqual(found, []));
         }
         await chrome.closePages();
       } finally {
@@ -940,8 +943,8 @@ describe("any other server", { skip: missing ?? false, timeout: 300_000 }, () =>
           await begin.press("Enter");
           const link = page.getByRole("link", { name: `Sign in at ${new URL(behind.origin).host}` });
           await link.waitFor();
-          assert.equal(await link.evaluate((found) => found === document.activeElement && getComputedStyle(found).outlineStyle), "solid");
-          assert.deepEqual(await tooWide(page), []);
+          await eventually(() => link.evaluate((found) => found === document.activeElement && getComputedStyle(found).outlineStyle), (found) => assert.equal(found, "solid"));
+          await eventually(() => tooWide(page), (found) => assert.deepEqual(found, []));
           for (const theme of ["light", "dark"] as const) {
             await page.emulateMedia({ colorScheme: theme });
             await chrome.accessible(page, `a sign-in (${theme})`);
@@ -956,7 +959,7 @@ describe("any other server", { skip: missing ?? false, timeout: 300_000 }, () =>
         await page.locator(".side-entry", { hasText: "whoami" }).waitFor();
         await callTool(page, "whoami");
         await page.locator(".result .plain:text-is('ada')").waitFor();
-        assert.equal(await page.getByRole("link", { name: /^Sign in at/ }).count(), 0);
+        await eventually(() => page.getByRole("link", { name: /^Sign in at/ }).count(), (found) => assert.equal(found, 0));
         if (token) {
           await callTool(page, "team");
           await page.locator(".result .plain:text-is('blue')").waitFor();
@@ -1008,7 +1011,7 @@ describe("any other server", { skip: missing ?? false, timeout: 300_000 }, () =>
 
       // Megabytes of text: the beginning, more of it, and all of it as a file.
       await call("text");
-      assert.equal((await result.locator(".plain").innerText()).length, 100_000);
+      await eventually(() => result.locator(".plain").innerText(), (found) => assert.equal(found.length, 100_000));
       await result.getByText("5,180,000 more characters are not shown.").waitFor();
       await result.getByRole("button", { name: "Show more" }).click();
       await result.getByText("4,680,000 more characters are not shown.").waitFor();
@@ -1033,13 +1036,13 @@ describe("any other server", { skip: missing ?? false, timeout: 300_000 }, () =>
       const rest = await saved(() => result.getByRole("button", { name: "save" }).click());
       assert.equal(rest.split("{").length - 1, 9900);
       await page.setViewportSize({ width: 390, height: 800 });
-      assert.deepEqual(await tooWide(page), []);
+      await eventually(() => tooWide(page), (found) => assert.deepEqual(found, []));
       await page.setViewportSize({ width: 1280, height: 800 });
       await tab("Structured");
       await result.getByText("1 key, 896 levels").waitFor();
       await result.getByText("The first 64 levels fit the output schema. What is nested deeper was not checked.").waitFor();
       await result.getByRole("button", { name: "Copy" }).click();
-      assert.equal((await page.evaluate(() => navigator.clipboard.readText())).length, 900 * 7 + 12);
+      await eventually(() => page.evaluate(() => navigator.clipboard.readText()), (found) => assert.equal(found.length, 900 * 7 + 12));
       await callTool(page, "nested");
       await page.getByRole("tab", { name: "Compare" }).click();
       await result.getByText("The same as the call before this one.").waitFor();
