@@ -35,7 +35,7 @@ OnDuplicate = Literal["warn", "error", "replace"]
 
 D = TypeVar("D", bound=Declared)
 
-_HIDDEN: Final = re.compile(
+_HIDDEN: Final = (
     "[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 """What a person does not see in a text that a model reads: control, zero-width, direction and tag characters.
@@ -246,7 +246,7 @@ def hidden_character(value: object) -> str | None:
     """
     parts: Iterable[object] = ()
     if isinstance(value, str):
-        hidden = _HIDDEN.search(value)
+        hidden = None if value.isprintable() else re.search(_HIDDEN, value)
         return None if hidden is None else hidden[0]
     if isinstance(value, Mapping):
         data = ("default", "enum", "const", "examples")  # values for programs: a separator may be a control character

@@ -34,7 +34,7 @@ Reader = Callable[[str, Any], Any]
 """Gives the value as it is kept; what is wrong is a TypeError or ValueError whose text begins with the label."""
 
 # Files that are not the user's: ours, those of Python that evaluate an annotation written as text, and asyncio.
-_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_SCOPE: Final = r"[\x21\x23-\x5b\x5d-\x7e]+"
 """A scope as RFC 6749 has it: visible ASCII without quotes and backslashes."""
 NOT_THEIRS: Final = (
     os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
@@ -243,7 +243,7 @@ def names(label: str, value: object) -> tuple[str, ...]:
 
 def is_scope(value: object) -> bool:
     """Whether a value is a scope, which a challenge can name."""
-    return isinstance(value, str) and _SCOPE.fullmatch(value) is not None
+    return isinstance(value, str) and re.fullmatch(_SCOPE, value) is not None
 
 
 def scope_list(label: str, value: object) -> tuple[str, ...]:
