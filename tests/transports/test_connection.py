@@ -213,7 +213,7 @@ def test_what_waits_for_all_clients_together_is_bounded(kind: str) -> None:
         good = stack.enter_context(Socket(host, port))
         good.post(PING)
         assert good.response()[0] == 200
-        assert resident(child) - before < 130 * MIB
+        assert resident(child) - before < 90 * MIB
         assert b"does not read" in child.read_until(b"does not read", "stderr")
 
 
