@@ -235,6 +235,16 @@ def test_allow_decides_who_comes_in(provider: Provider, allow: Any, user: str, s
     play(provider, script, allow=allow, scopes="mcp", optional_scopes="admin")
 
 
+@pytest.mark.parametrize("said", [0, "", set(), [], {}, None, False], ids=repr)
+def test_whatever_is_not_a_yes_keeps_a_person_out(provider: Provider, said: Any) -> None:
+    """Also where tokens need no scope, so that none is missing: `TEAM & groups` is a common way to write it."""
+
+    async def script(browser: Browser) -> None:
+        assert (await browser.authorize("ada"))["error"] == "access_denied"
+
+    play(provider, script, allow=lambda user: said)
+
+
 def test_allow_may_be_async_and_is_asked_again_at_each_refresh(provider: Provider) -> None:
     welcome = {"ada"}
 

@@ -80,6 +80,9 @@ BAD: dict[str, Callable[[Issuer], str]] = {
     "not a token": lambda issuer: "x",
     "two parts": lambda issuer: "e30.e30",
     "five parts": lambda issuer: "e30.e30.e30.e30.e30",
+    "a deep head": lambda issuer: f"{_deep({'alg': 'RS256', 'kid': 'one'})}.e30.e30",
+    "deep claims": lambda issuer: f"{issuer.token().split('.')[0]}.{_deep({'sub': 'root'})}.e30",
+    "an algorithm of another kind of key": lambda issuer: f"{_part({'alg': 'ES256', 'kid': 'one'})}.e30.e30",
     "expired": lambda issuer: issuer.token({"exp": time.time() - 60}),
     "no expiry": lambda issuer: issuer.token({"exp": None}),
     "an expiry that is a text": lambda issuer: issuer.token({"exp": "tomorrow"}),
@@ -152,6 +155,11 @@ def _plain(issuer: Issuer) -> RSAKey:
 
 def _part(value: object) -> str:
     return urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+def _deep(value: dict[str, object]) -> str:
+    text = json.dumps({**value, "x": 0}).replace('"x": 0', '"x": ' + "[" * 20_000 + "]" * 20_000)
+    return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
 
 def _unsigned(issuer: Issuer) -> str:

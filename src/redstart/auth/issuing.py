@@ -89,7 +89,7 @@ class Policy(Struct, frozen=True):
         if found is True:
             return scopes
         allowed = found.split() if isinstance(found, str) else list(found or ())  # type: ignore[call-overload]
-        if found is None or found is False or not set(self.scopes) <= set(allowed):
+        if not allowed or not set(self.scopes) <= set(allowed):  # an empty set is not a yes, even if no scope is needed
             raise SignInRefused("This account is not allowed to use this server")
         return [one for one in scopes if one in allowed]
 

@@ -134,7 +134,7 @@ def _head_of(token: str) -> _Head | None:
         return None
     try:
         return _head.decode(urlsafe_b64decode(head + "=" * (-len(head) % 4)))
-    except (DecodeError, ValueError):
+    except (DecodeError, ValueError, RecursionError):  # it may be nested deeply
         return None
 
 
@@ -147,7 +147,7 @@ def _signed(token: str, key: Key | None, algorithm: str) -> JsonObject | None:
         return None
     try:
         return dict(jwt.decode(token, key, algorithms=[algorithm]).claims)
-    except (JoseError, ValueError, TypeError):
+    except (JoseError, ValueError, TypeError, RecursionError):
         return None
 
 
