@@ -99,7 +99,7 @@ class Fetcher:
             raise FetchError(f"{shown(url)} cannot be reached: {type(error).__name__}: {error}"[:500]) from None
         try:
             found = decode(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise FetchError(f"{shown(url)} is not a JSON object")

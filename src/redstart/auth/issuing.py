@@ -224,7 +224,7 @@ class IssuingServer:
         await self._limit(visit, "register")
         try:
             document = decode(await visit.body())
-        except ValueError:
+        except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
             raise OAuthError("invalid_client_metadata", "The body must be a JSON object")

@@ -147,7 +147,7 @@ def _signed(token: str, key: Key | None, algorithm: str) -> JsonObject | None:
         return None
     try:
         return dict(jwt.decode(token, key, algorithms=[algorithm]).claims)
-    except (JoseError, ValueError, TypeError, RecursionError):
+    except (JoseError, ValueError, TypeError):
         return None
 
 
