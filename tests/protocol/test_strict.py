@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -233,6 +234,65 @@ def test_a_parameter_that_routes_stands_once(call: bytes, old: bytes, new: bytes
     answer = Wire().one(call.replace(old, new))
     assert answer["error"]["code"] == -32700
     assert Wire().code(call) == 0
+
+
+def compact(data: bytes) -> bytes:
+    """The same message without white space, as most clients write it."""
+    return json.dumps(json.loads(data), separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"name":"echo"', b'"name":"echo","name":"other"'),
+        (b'"name":"echo"', b'"name":"a much longer name","name":"echo"'),
+        (b'"arguments":{}', b'"arguments":{},"arguments":{"text":"x"}'),
+        (b'"arguments":{}', b'"arguments":{"text":"x"},"arguments":{}'),
+        (b'"_meta":', b'"_meta":{},"_meta":'),
+        (b'"%b"' % CLAIM, b'"%b":"1900-01-01","%b"' % (CLAIM, CLAIM)),
+        (b'"name":"c"', b'"name":"c","name":"d"'),
+    ],
+)
+def test_the_parameters_of_a_compact_call_stand_once(old: bytes, new: bytes) -> None:
+    """Also the second time: what was refused is not remembered."""
+    call = compact(NAMED_CALL)
+    assert call.count(old) == 1
+    wire = Wire()
+    twice = call.replace(old, new)
+    assert [wire.code(data) for data in (call, twice, twice, call)] == [0, -32700, -32700, 0]
+
+
+@pytest.mark.parametrize(
+    ("meta", "where"),
+    [
+        (b"1", "got `int` - at `$._meta`"),
+        (b"null", "got `null` - at `$._meta`"),
+        (b'{"progressToken":{}}', "got `object` - at `$._meta.progressToken`"),
+    ],
+)
+def test_the_refusal_of_a_meta_says_where(meta: bytes, where: str) -> None:
+    data = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":%b}}' % meta
+    assert Wire("2025-11-25").one(data)["error"]["message"].endswith(where.replace("`", ""))
+
+
+def test_what_is_remembered_of_metas_is_bounded() -> None:
+    import tracemalloc
+
+    wire = Wire()
+
+    def send(tokens: range, size: int) -> None:
+        for token in tokens:
+            envelope = {**CLIENT, "progressToken": token, "more": "x" * size}
+            assert wire.code(compact(modern(1, "tools/call", {"name": "echo", "arguments": {}}, envelope))) == 0
+
+    send(range(2), 10)
+    tracemalloc.start()
+    try:
+        send(range(3_000), 600)
+        send(range(300), 40_000)
+        assert tracemalloc.get_traced_memory()[0] < 2_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def notes() -> Wire:

@@ -164,9 +164,9 @@ def negotiate(params: t.InitializeParams) -> Session:
     capabilities = _converted(params.capabilities, ClientCapabilities, NO_CAPABILITIES)
     dialect = DIALECTS[revision]
     if capabilities.elicitation is not UNSET and dialect.age < ELICITATION_SINCE:
-        capabilities.elicitation = UNSET
+        capabilities = msgspec.structs.replace(capabilities, elicitation=UNSET)
     if isinstance(capabilities.sampling, dict) and not dialect.sampling_parts:
-        capabilities.sampling = {}
+        capabilities = msgspec.structs.replace(capabilities, sampling={})
     return Session(
         revision=revision,
         client_capabilities=capabilities,

@@ -16,6 +16,14 @@ from redstart.wire.jsonrpc import HEADER_MISMATCH, JsonMapping, ProtocolError
 
 Headers = Mapping[bytes, bytes]
 
+
+class SteadyHeaders(dict[bytes, bytes]):
+    """Headers that do not change: they are those of each request on a connection that has the same head."""
+
+    agree_with: tuple[str, bytes, str | None] | None = None
+    """The version, method and name with which they were last found to agree."""
+
+
 VERSION: Final = b"mcp-protocol-version"
 METHOD: Final = b"mcp-method"
 NAME: Final = b"mcp-name"

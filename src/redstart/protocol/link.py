@@ -27,7 +27,7 @@ from redstart.protocol.dialect import Dialect, Session
 from redstart.protocol.headers import VERSION, Headers
 from redstart.protocol.methods import ALIASES, HANDSHAKE, METHODS, Method, decode_params
 from redstart.protocol.modern import Modern
-from redstart.protocol.strict import check_params, checked_id, open_batch, open_envelope
+from redstart.protocol.strict import bad_id, check_params, id_bytes, open_batch, open_envelope, read_meta
 from redstart.wire.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -111,59 +111,60 @@ class Link(Struct, eq=False):
 
     def _receive_one(self, data: bytes, headers: Headers | None, batch: Batch | None) -> list[Event]:
         try:
-            envelope = open_envelope(data)
+            envelope, raw_id = open_envelope(data)
         except ProtocolError as error:
             return [self._refusal(_salvaged_id(data, error), error)]
         if envelope.method is UNSET:
-            return self._receive_answer(envelope, headers)
+            return self._receive_answer(envelope, raw_id, headers)
         if envelope.id is UNSET:
             return self._receive_notification(envelope)
-        raw_id = None
         try:
-            id, raw_id = checked_id(envelope.id)
-            return self._receive_request(envelope, id, raw_id, headers, batch)
+            return self._receive_request(envelope, raw_id, headers, batch)
         except ProtocolError as error:
             return [self._refusal(raw_id, error, _status(error))]
 
     def _receive_request(
-        self, envelope: Envelope, id: Id, raw_id: bytes, headers: Headers | None, batch: Batch | None
+        self, envelope: Envelope, raw_id: bytes | None, headers: Headers | None, batch: Batch | None
     ) -> list[Event]:
+        if raw_id is None:
+            raise bad_id()
         if envelope.jsonrpc != "2.0" or envelope.result is not UNSET or envelope.error is not UNSET:
             raise ProtocolError(INVALID_REQUEST, 'A request has "jsonrpc": "2.0", an id, a method and params')
+        id: Id = envelope.id  # type: ignore[assignment]  # what has the bytes of an id is one
         name: str = envelope.method  # type: ignore[assignment]
         if id in self.calls and not (name == "initialize" and self.session and self.calls[id].session is self.session):
             raise ProtocolError(INVALID_REQUEST, f"The request id {id!r} is already in flight")
-        raw = envelope.params
-        if raw is UNSET or (len(raw) == 4 and bytes(raw) == b"null"):
-            raw = Raw(_EMPTY)
+        raw = bytes(envelope.params) if envelope.params is not UNSET else _EMPTY
+        if raw == b"null":
+            raw = _EMPTY
         row = METHODS.get(name)
         try:
             params = row.decode(raw) if row else decode_params(raw)
+            if row is not None:
+                check_params(raw, row.routing, params)
+            meta, last = read_meta(params.meta), self.session
         except msgspec.DecodeError as error:
             self._refuse_params(row, name, raw, headers, str(error))
-        if row is not None:
-            check_params(bytes(raw), row.routing, params)
-        meta, last = params.meta, self.session
+        session: Session | None = None
+        dialect: Dialect = self.modern
+        claim: Any = meta
         if meta is not UNSET and meta.protocol_version is not UNSET:
             modern.check(row, name, params, meta, headers)
-            session = None
-        elif headers is None and meta is UNSET and self.session is not None and row in _ORDINARY:
-            session = self.session  # the usual case on a pipe: there is nothing to refuse
         else:
-            session = self._admitted(row, name, params, headers)
-        dialect: Dialect = self.modern
-        claim: Any = meta  # `check` has made sure that they exist
-        if session is not None:
-            claim, dialect = session, handshake.DIALECTS[session.revision]
-        peer = claim.client_capabilities, claim.client_info, claim.log_level
-        call = Call(self, id, raw_id, row, params, raw, meta, dialect, *peer, session, headers, batch)  # type: ignore[arg-type]
+            usual = headers is None and meta is UNSET and row in _ORDINARY  # on a pipe: there is nothing to refuse
+            claim = session = (last if usual else None) or self._admitted(row, name, params, meta, headers)
+            dialect = handshake.DIALECTS[session.revision]
+        call = Call(
+            self, id, raw_id, row, params, raw, meta, dialect,  # type: ignore[arg-type]  # `check` has refused the rest
+            claim.client_capabilities, claim.client_info, claim.log_level, session, headers, batch,
+        )  # fmt: skip
         ended = self._end_calls(last, id) if last is not self.session and last is not None else None
         self.calls[id] = call
         return [*ended, call] if ended else [call]
 
-    def _admitted(self, row: Method | None, name: str, params: Any, headers: Headers | None) -> Session:
+    def _admitted(self, row: Method | None, name: str, params: Any, meta: Any, headers: Headers | None) -> Session:
         """The session of a handshake request; `initialize` opens it."""
-        if _is_half_modern(row, params.meta, headers):
+        if _is_half_modern(row, meta, headers):
             raise modern.missing(PROTOCOL_VERSION)
         if name == "initialize":
             if self.session is not None and not self.reopens:
@@ -187,11 +188,11 @@ class Link(Struct, eq=False):
         self.forget(call)
         return None
 
-    def _refuse_params(self, row: Method | None, name: str, raw: Raw, headers: Headers | None, reason: str) -> None:
+    def _refuse_params(self, row: Method | None, name: str, raw: bytes, headers: Headers | None, reason: str) -> None:
         """The refusal of malformed params, after the checks that the era makes first."""
         text = f"Malformed params of {name}: {reason.replace('`', '')}"
         try:
-            meta = decode_params(raw).meta
+            meta = read_meta(decode_params(raw).meta)
         except msgspec.DecodeError:
             meta = UNSET
         if meta is not UNSET and meta.protocol_version is not UNSET:
@@ -206,7 +207,7 @@ class Link(Struct, eq=False):
         row = METHODS.get(envelope.method) or ALIASES.get(envelope.method)  # type: ignore[arg-type]
         if row == "notifications/cancelled":
             try:
-                params = row.decode(envelope.params if envelope.params is not UNSET else Raw(_EMPTY))
+                params = row.decode(envelope.params if envelope.params is not UNSET else _EMPTY)
             except msgspec.DecodeError:
                 return []  # the spec: malformed cancellations are ignored
             reason = params.reason if params.reason is not UNSET else "cancelled by the client"
@@ -224,13 +225,13 @@ class Link(Struct, eq=False):
             return []
         return [Cancel(call, reason, self.forget(call))]
 
-    def _receive_answer(self, envelope: Envelope, headers: Headers | None) -> list[Event]:
+    def _receive_answer(self, envelope: Envelope, raw_id: bytes | None, headers: Headers | None) -> list[Event]:
         if envelope.result is UNSET and envelope.error is UNSET:
             error = ProtocolError(INVALID_REQUEST, "Neither a request, a notification nor a response")
-            return [self._refusal(_id_of(envelope), error)]
+            return [self._refusal(raw_id, error)]
         if _names_modern(headers):
             error = ProtocolError(INVALID_REQUEST, "In this protocol version a client sends no responses")
-            return [self._refusal(_id_of(envelope), error)]
+            return [self._refusal(raw_id, error)]
         pending = self.pending.pop(envelope.id, None) if isinstance(envelope.id, str) else None
         if pending is None:
             return self.receive_stray(envelope, headers)
@@ -376,15 +377,8 @@ def _salvaged_id(data: bytes, error: ProtocolError) -> bytes | None:
     if error.code == PARSE_ERROR:
         return None
     try:
-        return checked_id(msgspec.json.decode(data, type=dict[str, Any]).get("id"))[1]
-    except (msgspec.DecodeError, ProtocolError):
-        return None
-
-
-def _id_of(envelope: Envelope) -> bytes | None:
-    try:
-        return checked_id(envelope.id)[1]
-    except ProtocolError:
+        return id_bytes(msgspec.json.decode(data, type=dict[str, Any]).get("id"))
+    except msgspec.DecodeError:
         return None
 
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 import msgspec
 
 from redstart.wire import types as t
-from redstart.wire.meta import PROTOCOL_VERSION
 
 HANDSHAKE: Final = 1
 MODERN: Final = 2
@@ -62,7 +61,7 @@ class Method(str):
 def _routing(names: str | None) -> tuple[bytes, ...]:
     """The keys of the params that decide where a request goes: none of them may stand twice."""
     wire = "taskId" if names == "task_id" else names
-    keys = ["_meta", PROTOCOL_VERSION, *((wire, "arguments") if wire else ())]
+    keys = ["_meta", *((wire, "arguments") if wire else ())]
     return tuple(f'"{key}"'.encode() for key in keys)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from redstart.protocol.dialect import Structured, Tasks
-from redstart.protocol.headers import Headers, check_agreement
+from redstart.protocol.headers import Headers, SteadyHeaders, check_agreement
 from redstart.protocol.methods import MODERN, Method
 from redstart.wire.jsonrpc import (
     HEADER_MISMATCH,
@@ -27,7 +27,6 @@ from redstart.wire.jsonrpc import (
 from redstart.wire.meta import (
     CLIENT_CAPABILITIES,
     LOG_LEVELS,
-    PROTOCOL_VERSION,
     SERVER_INFO,
     TASKS_EXTENSION,
     Implementation,
@@ -115,18 +114,17 @@ def check(row: Method | None, name: str, params: Any, meta: RequestMeta, headers
 
     `params` is None where they could not be read: then there is no name to compare a header with.
     """
-    version = meta.protocol_version
-    if version is UNSET:
-        raise missing(PROTOCOL_VERSION)
+    version: str = meta.protocol_version  # type: ignore[assignment]  # without one it is not a modern request
     if meta.client_capabilities is UNSET:
         raise missing(CLIENT_CAPABILITIES)
     if headers is not None:
-        if row is None:
-            check_agreement(headers, version, name.encode(), None)
-        else:
-            names = row.names  # the parameter that `Mcp-Name` repeats
-            wanted = None if names is None or params is None else getattr(params, names)
-            check_agreement(headers, version, row.raw, wanted)
+        names = None if row is None or params is None else row.names  # the parameter that `Mcp-Name` repeats
+        wanted = version, row.raw if row else name.encode(), None if names is None else getattr(params, names)
+        if not isinstance(headers, SteadyHeaders):
+            check_agreement(headers, *wanted)
+        elif headers.agree_with != wanted:
+            check_agreement(headers, *wanted)
+            headers.agree_with = wanted
     if version != VERSION:
         raise Refused(
             UNSUPPORTED_PROTOCOL_VERSION,

@@ -10,9 +10,10 @@ import re
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from redstart.protocol.methods import decode_params
+from redstart.wire import types as t
 from redstart.wire.jsonrpc import (
     INVALID_REQUEST,
     MAX_BATCH,
@@ -20,13 +21,12 @@ from redstart.wire.jsonrpc import (
     MAX_ID_LENGTH,
     PARSE_ERROR,
     Envelope,
-    Id,
     ProtocolError,
     decode_batch,
     decode_envelope,
     encode,
 )
-from redstart.wire.meta import RequestMeta
+from redstart.wire.meta import PROTOCOL_VERSION, RequestMeta
 
 MAX_DEPTH: Final = 64
 LARGE: Final = 64 * 1024
@@ -36,11 +36,17 @@ LARGE: Final = 64 * 1024
 _ENVELOPE: Final = (b'"jsonrpc"', b'"id"', b'"method"', b'"params"')
 _ANSWER: Final = (b'"id"', b'"result"', b'"error"')
 _LEAST: Final = len(b'{"jsonrpc":"2.0","id":,"method":"","params":}')
+_LEAST_CALL: Final = len(b'{"name":"","arguments":,"_meta":}')
+_IN_META: Final = (b'"%b"' % PROTOCOL_VERSION.encode(), b'"name"')
+MAX_META: Final = 1024
+MAX_METAS: Final = 256
+"""How many `_meta` are remembered, and how large each of them may be."""
+_metas: Final[dict[bytes, RequestMeta]] = {}
+_decode_meta: Final = msgspec.json.Decoder(RequestMeta).decode
 # What occurs in a message that may not be part of a batch, even if a letter of it is escaped.
 _ALONE: Final = (b"initialize", b"protocolVersion", b"\\u00")
 # Possessive, and the end of the data may replace the closing quote: linear in time and constant in memory,
 # even for a hostile message that is one endless string of escapes.
-_NAME: Final = b'"name"'
 _PARAMS: Final = rb'"params"[ \t\r\n]*:[ \t\r\n]*'
 _ARGUMENTS: Final = rb'"arguments"[ \t\r\n]*:[ \t\r\n]*'
 _STRING: Final = rb'"(?s:[^"\\]++|\\.)*+"?'
@@ -53,8 +59,8 @@ _TOO_MANY: Final = b"[" * (MAX_DEPTH + 1)
 _UP_AND_DOWN: Final = rb"(\[++)\]*+"
 
 
-def open_envelope(data: bytes) -> Envelope:
-    """Decode one message, or raise a ProtocolError."""
+def open_envelope(data: bytes) -> tuple[Envelope, bytes | None]:
+    """Decode one message, or raise a ProtocolError. The bytes are those of its id, if it is the id of a request."""
     check_text(data)
     try:
         envelope = decode_envelope(data)
@@ -62,15 +68,15 @@ def open_envelope(data: bytes) -> Envelope:
         raise ProtocolError(INVALID_REQUEST, f"Not a JSON-RPC message: {error}") from None
     except msgspec.DecodeError as error:
         raise ProtocolError(PARSE_ERROR, f"Not valid JSON: {error}") from None
-    id, method, params = envelope.id, envelope.method, envelope.params
-    known = type(id) is int and -MAX_ID <= id <= MAX_ID and envelope.jsonrpc == "2.0" and method and params
-    if known and len(data) == _LEAST + len(str(id)) + len(method) + len(params):  # type: ignore[arg-type]
-        return envelope  # it has no byte more than its four members need, so none of them stands twice
-    around = data if len(data) < LARGE else _around(data, _PARAMS, envelope.params)
+    raw_id, method, params = id_bytes(envelope.id), envelope.method, envelope.params
+    known = raw_id is not None and method and params and envelope.jsonrpc == "2.0"
+    if known and len(data) == _LEAST + len(raw_id) + len(method) + len(params):  # type: ignore[arg-type]
+        return envelope, raw_id  # it has no byte more than its four members need, so none of them stands twice
+    around = data if len(data) < LARGE else _around(data, _PARAMS, params)
     for key in _ENVELOPE if method is not UNSET else _ANSWER:
         if around.count(key) > 1:
             _refuse_ambiguous(data, key, envelope)
-    return envelope
+    return envelope, raw_id
 
 
 def _around(data: bytes, key: bytes, member: object) -> bytes:
@@ -112,10 +118,10 @@ def _stands_alone(part: bytes) -> bool:
         envelope = decode_envelope(part)
         if envelope.method == "initialize":
             return True
-        meta = decode_params(envelope.params).meta if isinstance(envelope.params, Raw) else UNSET
-    except msgspec.DecodeError:
+        meta = read_meta(decode_params(envelope.params).meta) if isinstance(envelope.params, Raw) else UNSET
+    except (msgspec.DecodeError, ProtocolError):
         return False  # refused when its turn comes
-    return isinstance(meta, RequestMeta) and meta.protocol_version is not UNSET
+    return meta is not UNSET and meta.protocol_version is not UNSET
 
 
 def check_text(data: bytes) -> None:
@@ -138,18 +144,39 @@ def _refuse_ambiguous(data: bytes, key: bytes, envelope: Envelope) -> None:
         refuse_duplicates(data)
 
 
-def check_params(raw: bytes, keys: tuple[bytes, ...], params: Any) -> None:
-    """Refuse params whose routing keys stand twice, except where the arguments or the client's name have them."""
-    around = raw if len(raw) < LARGE else _around(raw, _ARGUMENTS, getattr(params, "arguments", UNSET))
-    count = around.count
+def check_params(raw: bytes, keys: tuple[bytes, ...], params: t.Params) -> None:
+    """Refuse params whose routing keys stand twice, except inside of the arguments or of `_meta`."""
+    meta, arguments = params.meta, getattr(params, "arguments", UNSET)
+    known = type(meta) is Raw and type(arguments) is Raw
+    if known and len(raw) == _LEAST_CALL + len(params.name) + len(arguments) + len(meta):  # type: ignore[arg-type, attr-defined]
+        return  # it has no byte more than these three members need, so none of them stands twice
+    around = raw if len(raw) < LARGE else _around(raw, _ARGUMENTS, arguments)
     for key in keys:
-        if (found := count(key)) > 1:
-            if key == _NAME and params.meta is not UNSET and params.meta.client_info is not UNSET:
-                found -= 1
-            if found > 1 and around is raw and isinstance(getattr(params, "arguments", UNSET), Raw):
-                found -= bytes(params.arguments).count(key)
-            if found > 1:
+        if around.count(key) > 1:
+            inside = sum(bytes(member).count(key) for member in (meta, arguments) if isinstance(member, Raw))
+            if raw.count(key) - inside > 1:
                 refuse_duplicates(raw)
+
+
+def read_meta(raw: Raw | UnsetType) -> RequestMeta | UnsetType:
+    """The `_meta` of a request. Most clients send the same one each time, so some that were read are remembered."""
+    if raw is UNSET:
+        return UNSET
+    data = bytes(raw)
+    meta = _metas.get(data)
+    if meta is None:
+        try:
+            meta = _decode_meta(data)
+        except msgspec.ValidationError as error:
+            problem, _, path = str(error).partition(" - at `$")
+            raise msgspec.ValidationError(f"{problem} - at `$._meta{path or '`'}") from None
+        if any(data.count(key) > 1 for key in _IN_META):
+            refuse_duplicates(data)
+        if len(data) <= MAX_META:
+            if len(_metas) >= MAX_METAS:
+                _metas.clear()
+            _metas[data] = meta
+    return meta
 
 
 def refuse_duplicates(data: bytes) -> None:
@@ -199,14 +226,16 @@ def _climbs_above(limit: int, brackets: bytes) -> bool:
     return False
 
 
-def checked_id(value: object) -> tuple[Id, bytes]:
-    """The id of a request and its bytes, or an INVALID_REQUEST that says what an id may be."""
+def id_bytes(value: object) -> bytes | None:
+    """The bytes of the id of a request; None where the value cannot be one."""
     if type(value) is int:
-        if -MAX_ID <= value <= MAX_ID:
-            return value, b"%d" % value
-    elif type(value) is str and len(value) <= MAX_ID_LENGTH:
-        return value, encode(value)
-    raise ProtocolError(
+        return b"%d" % value if -MAX_ID <= value <= MAX_ID else None
+    return encode(value) if type(value) is str and len(value) <= MAX_ID_LENGTH else None
+
+
+def bad_id() -> ProtocolError:
+    """Says what the id of a request may be."""
+    return ProtocolError(
         INVALID_REQUEST,
         f"A request id is an integer within ±2^53 or a string of at most {MAX_ID_LENGTH} characters",
     )

@@ -23,6 +23,7 @@ from redstart.protocol.handshake import DIALECTS
 from redstart.protocol.link import Link
 from redstart.protocol.methods import METHODS
 from redstart.protocol.modern import Modern
+from redstart.protocol.strict import read_meta
 from redstart.store.shared import AGAIN, StoreAway, patiently
 from redstart.store.tasks import CHANGED, OVERDUE, StoredTask
 from redstart.tasks.record import Placement, Task, complete, fail, is_error, lost, park, token_of
@@ -395,7 +396,7 @@ class Leg:
             session = Session(request.version, request.capabilities, request.client_info, initialized=True)
         link = Link(modern, session)
         peer = request.capabilities, request.client_info, UNSET
-        call = Call(link, self.id, b'""', row, params, request.params, params.meta, dialect, *peer)
+        call = Call(link, self.id, b'""', row, params, request.params, read_meta(params.meta), dialect, *peer)
         call.session, call.channel, call.task = session, _Silent(), self
         call.user = restored_user(request.principal)
         call.run = asyncio.current_task()

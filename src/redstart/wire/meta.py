@@ -34,7 +34,7 @@ def _parts(path: str) -> tuple[str, str]:
     return name, rest
 
 
-class ClientCapabilities(Struct):
+class ClientCapabilities(Struct, frozen=True):
     """What a client declared. A capability is declared only by an object: null, true or "yes" declare nothing."""
 
     elicitation: Any = UNSET
@@ -60,7 +60,7 @@ class ClientCapabilities(Struct):
         return isinstance(value.get(rest), dict)
 
 
-class Implementation(Struct, rename="camel", omit_defaults=True):
+class Implementation(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The name and version of a client or a server."""
 
     name: str
@@ -71,8 +71,11 @@ class Implementation(Struct, rename="camel", omit_defaults=True):
     icons: Any = None
 
 
-class RequestMeta(Struct):
-    """The `_meta` of a request. Unknown keys are skipped; a handler reads them with `ctx.meta`."""
+class RequestMeta(Struct, frozen=True):
+    """The `_meta` of a request. Unknown keys are skipped; a handler reads them with `ctx.meta`.
+
+    It is frozen, as all that is in it, because requests whose `_meta` has the same bytes share one.
+    """
 
     protocol_version: str | UnsetType = field(name=PROTOCOL_VERSION, default=UNSET)
     client_capabilities: ClientCapabilities | UnsetType = field(name=CLIENT_CAPABILITIES, default=UNSET)

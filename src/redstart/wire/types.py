@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from redstart.wire.meta import Implementation, RequestMeta, Token
+from redstart.wire.meta import Implementation, Token
 
 Meta = dict[str, Any] | Raw | None
 Role = Literal["user", "assistant"]
@@ -351,7 +351,8 @@ class DetailedTask(Result, kw_only=True):
 class Params(Shape):
     """The parameters of a request that has none of its own. `UNSET` is absent here: a peer's null is something else."""
 
-    meta: RequestMeta | UnsetType = field(name="_meta", default=UNSET)
+    meta: Raw | UnsetType = field(name="_meta", default=UNSET)
+    """A `RequestMeta`, not read yet: `strict.read_meta` remembers what it has read."""
 
 
 class InitializeParams(Params, kw_only=True):
