@@ -376,6 +376,28 @@ def test_a_head_is_remembered_once() -> None:
     run(test())
 
 
+def test_a_head_that_comes_again_must_agree_with_each_body() -> None:
+    call = named(1, "wait")
+    other = call.replace(b'"name": "wait"', b'"name": "wail"')
+    older = call.replace(b'"%b"' % MODERN.encode(), b'"2026-07-27"')
+    assert len(other) == len(older) == len(call)  # so that the head is the same too
+    assert len({call, other, older}) == 3
+
+    async def test() -> None:
+        async with served() as stage:
+            stage.go.set()
+            peer = await stage.connect()
+            for packet, status in ((call, 200), (call, 200), (other, 400), (call, 200), (older, 400), (call, 200)):
+                peer.writer.write(packet)
+                found, _, body = await peer.response()
+                assert found == status, body
+                if status == 400:
+                    assert json.loads(body)["error"]["code"] == -32020
+            peer.writer.close()
+
+    run(test())
+
+
 def test_answers_come_in_the_order_of_the_requests_and_have_their_own_bodies() -> None:
     async def test() -> None:
         async with served() as stage:

@@ -19,8 +19,9 @@ from urllib.parse import unquote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from redstart.protocol.headers import SteadyHeaders
 from redstart.transports.http_options import BODY_DEADLINE, MAX_UNSENT
-from redstart.transports.request import JSON_ONLY, Head, HeaderList, HttpRequest, Limits, Watcher
+from redstart.transports.request import Head, HeaderList, HttpRequest, Limits, Watcher
 
 log = logging.getLogger("redstart")
 _EAGER: Final = sys.version_info >= (3, 12)
@@ -100,7 +101,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._body: bytes | bytearray = b""
         self._ahead = 0  # the bytes of the bodies of the requests that wait
         self._rest = b""  # what came in the packet of a request that waits, not parsed yet
-        self._heads: dict[bytes, Head] = {}
+        self._heads: list[Head] = []
         self._starting = False
         self._midway = False
         self._in_head = True
@@ -116,11 +117,10 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         if self._midway:
             self._packet = b""
         else:
-            end = data.find(b"\r\n\r\n") + 4
-            known = self._heads.get(data[:end])
-            if known is not None and len(data) - end == known.length:
-                self._enqueue(known, data[end:])
-                return
+            for head in self._heads:  # they are few, and each comparison ends at the first byte that differs
+                if data.startswith(head.raw) and len(data) == head.size:
+                    self._enqueue(head, data[len(head.raw) :])
+                    return
             self._packet = data
         self._feed(data)
 
@@ -212,21 +212,22 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         if self._refusal is not None:
             return
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
-        head = Head(self._scope(), dict(self.headers), keep_alive, len(body))
-        self._remember(head)
+        head = Head(self._scope(), SteadyHeaders(self.headers), keep_alive)
+        self._remember(head, len(body))
         self.headers = []  # an idle connection keeps nothing of its last request
         self._enqueue(head, body)
 
-    def _remember(self, head: Head) -> None:
+    def _remember(self, head: Head, length: int) -> None:
         """Keep the head: clients send the same one again and again, and on this connection it is not parsed again."""
-        packet, size = self._packet, len(self._packet) - head.length
+        packet, size = self._packet, len(self._packet) - length
         # Where the packet is the head and the bytes of the body, the head has said how many these are.
-        if 0 < head.length <= SMALL and size <= MAX_KNOWN and packet.find(b"\r\n\r\n") + 4 == size:
+        if 0 < length <= SMALL and size <= MAX_KNOWN and packet.find(b"\r\n\r\n") + 4 == size:
             if len(self._heads) >= MAX_HEADS:
                 self._forget_heads()
             if Connection.heads_in_all < MAX_HEADS_IN_ALL:
                 Connection.heads_in_all += 1
-                self._heads[packet[:size]] = head
+                head.raw, head.size = packet[:size], len(packet)
+                self._heads.append(head)
         self._packet = b""
 
     def _forget_heads(self) -> None:
@@ -242,9 +243,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             head.headers,
             self.limits,
             head=head,
+            whole=body,
             _wire=self,
             keep_alive=head.keep_alive,
-            _body=body,
             _since=now,
         )
         if self.cycle is None and not self._starting and not self.transport.is_closing():
@@ -319,10 +320,11 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         run = cycle.run(self.app)
         if _EAGER:
             task = asyncio.Task(run, loop=self.loop, eager_start=True)  # type: ignore[call-arg, unused-ignore]
+            if task.done():
+                return
         else:
             task = cycle.task = self.loop.create_task(run)
-        if not task.done():
-            self.tasks.add(task)
+        self.tasks.add(task)
 
     def on_response_complete(self) -> None:
         self.since = self.loop.time()
@@ -441,10 +443,9 @@ class Cycle(HttpRequest, kw_only=True):
 
     _wire: Connection
     keep_alive: bool  # uvicorn sets it to False when the server stops
-    _body: bytes
     _since: float
-    _watcher: Watcher | None = None
-    _patience: float = 0.0
+    _waits: bool = True
+    """Whether who watches has not been told yet that the client has waited for long."""
     disconnected: bool = False
     response_started: bool = False
     response_complete: bool = False
@@ -478,19 +479,9 @@ class Cycle(HttpRequest, kw_only=True):
 
     # ------------------------------------------------------------ the request
 
-    async def body(self) -> bytes:
-        body, self._body = self._body, b""
-        return body
-
     async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
-        if (self._wire.flow.write_paused or self.disconnected) and not await self._is_ready(len(body)):
-            return
         size = len(body)
-        if headers is JSON_ONLY and status == 200 and self.keep_alive and not self.granted and size < LARGE:
-            self.response_started = self.response_complete = True  # the usual case
-            self.status = 200
-            self._wire.transport.write(_JSON_REPLY % (size, body))
-            self._wire.on_response_complete()
+        if not await self._is_ready(size):
             return
         head = self._head(status, headers)
         if self.scope["method"] == "HEAD":
@@ -501,6 +492,16 @@ class Cycle(HttpRequest, kw_only=True):
             self._wire.transport.write(b"%bcontent-length: %d\r\n\r\n" % (head, size))
             self._wire.transport.write(body)
         self._end()
+
+    def reply_at_once(self, body: bytes) -> bool:
+        wire, size = self._wire, len(body)
+        if wire.flow.write_paused or self.disconnected or not self.keep_alive or self.granted or size >= LARGE:
+            return False
+        self.response_started = self.response_complete = True
+        self.status = 200
+        wire.transport.write(_JSON_REPLY % (size, body))
+        wire.on_response_complete()
+        return True
 
     async def begin(self, headers: HeaderList, data: bytes) -> None:
         """The head of an event stream; such a response has no length. One write: each of them wakes the client."""
@@ -541,14 +542,10 @@ class Cycle(HttpRequest, kw_only=True):
     def hold(self, size: int) -> None:
         self._wire.hold(size)
 
-    def watch(self, watcher: Watcher, patience: float) -> None:
-        self._watcher = watcher
-        self._patience = patience
+    def watch(self, watcher: Watcher) -> None:
+        self.watcher = watcher
         if self.disconnected:  # it went before anybody watched, such as while its token was checked
             self._wire.loop.call_soon(self.lose)
-
-    def unwatch(self) -> None:
-        self._watcher = None
 
     # ------------------------------------------------------------ the wire
 
@@ -577,11 +574,11 @@ class Cycle(HttpRequest, kw_only=True):
         """The client has gone."""
         if not self.response_complete:
             self.disconnected = True
-            if self._watcher is not None:
-                self._watcher.client_gone()
+            if self.watcher is not None:
+                self.watcher.client_gone()
 
     def sweep(self, now: float) -> None:
         """Tell who watches, once, that the client has waited for long."""
-        if self._watcher is not None and self._patience and now - self._since > self._patience:
-            self._patience = 0.0
-            self._watcher.client_waits()
+        if self._waits and self.watcher is not None and now - self._since > self.limits.keep_alive:
+            self._waits = False
+            self.watcher.client_waits()

@@ -7,8 +7,9 @@ Spec: /specification/2026-07-28/basic/transports/streamable-http, and 2025-11-25
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
 from redstart.asking.seal import found_keys
@@ -101,8 +102,6 @@ class Endpoint:
         self._calls = Seats("calls", options["max_calls"], options["max_calls_per_caller"], self.owner)
         self._streams = Seats("streams", options["max_streams"], options["max_streams_per_caller"], self.owner)
         self.rates = self._open_rates(options)
-        self._responses: dict[Response, tuple[str | None, int]] = {}
-        """What runs, with the owner of a large body and its bytes."""
         self._left: dict[Response, int] = {}  # whose clients have gone and may come back, the oldest first
         self.health = Health(self.runtime, options)
         self._pages: Pages | None = getattr(server, "pages", None)
@@ -167,7 +166,7 @@ class Endpoint:
         """Serve one HTTP request."""
         try:
             if self._ready and request.head is not None and request.head.plain is not None:
-                await self._post(request, request.head.plain)
+                await self._post(request, request.head.plain, request.whole or b"", None)
             else:
                 if self._proxies is not None or b"origin" in request.headers:
                     self._restate(request)
@@ -224,7 +223,10 @@ class Endpoint:
             accepted = check_post(headers)
             if request.head is not None and self._is_plain(request):
                 request.head.plain = accepted
-            await self._post(request, accepted)
+            body = await request.body()
+            id = _session_id(request, body)
+            session = None if id is None else await self._session_of(id, request, body)
+            await self._post(request, accepted, body, session)
         elif method == "GET":
             await self._get(request)
         elif method == "DELETE":
@@ -255,43 +257,39 @@ class Endpoint:
         open_to_all = self._protected is None and self._proxies is None
         return open_to_all and headers.keys().isdisjoint(_DECIDING) and headers.get(h.VERSION) in _KNOWN_VERSIONS
 
-    async def _post(self, request: HttpRequest, accepted: Accepts) -> None:
-        body = await request.body()
-        size, head, session = len(body), request.head, None
-        owner = self._check_room(request, size) if size > SMALL_BODY else None
-        if (head is None or head.plain is None) and (id := _session_id(request, body)) is not None:
-            session = await self._session_of(id, request, body)
+    # `_post` and `_run` return what is to be awaited, and are no coroutines themselves: those cost more than they do.
+
+    def _post(
+        self, request: HttpRequest, accepted: Accepts, body: bytes, session: HttpSession | None
+    ) -> Awaitable[None]:
+        """Read a message and do what it says."""
+        request.whole = None  # it is not kept while the call runs
+        if len(body) > SMALL_BODY:
+            self._check_room(request, len(body))
         link = self.runtime.link() if session is None else session.link
         events = link.receive(body, request.headers)
         if len(events) == 1 and type(events[0]) is Call:
-            calls = [events[0]]
-        else:
-            calls = await self._sort(events, request, session)
-            if not calls:
-                return
+            return self._run(request, accepted, events, session)  # type: ignore[arg-type]
+        return self._sort(request, accepted, events, session)
+
+    def _run(
+        self, request: HttpRequest, accepted: Accepts, calls: list[Call], session: HttpSession | None
+    ) -> Awaitable[None]:
+        """Run the calls of a message, if there is room for them."""
+        opened = calls[0].link.session
+        extra: HeaderList = []
+        if opened is not None and session is None:  # by `initialize`
+            extra.append((h.SESSION, self._mint(opened, request)))
         listens = calls[0].method.name == "subscriptions/listen"
         seats = self._streams if listens else self._calls
         refusal = _no_stream() if listens and not accepted.sse else seats.take(request, len(calls))
         if refusal is not None:
-            await _refuse_calls(request, calls, refusal)
-            return
-        try:
-            if self.rates is not None and not await self._in_time(self.rates, request, calls):
-                return
-            extra: HeaderList = []
-            if session is None and link.session is not None:  # `initialize` has just opened it
-                extra.append((h.SESSION, self._mint(link.session, request)))
-            if request.user is not None:
-                for call in calls:
-                    call.user = request.user
-            response = Response(self.runtime, request, accepted, calls, session, extra, self._left)
-            self._responses[response] = owner, size
-            try:
-                await response.run()
-            finally:
-                del self._responses[response]
-        finally:
-            seats.release(request)
+            return _refuse_calls(request, calls, refusal)
+        if request.user is not None:
+            for call in calls:
+                call.user = request.user
+        in_time = None if self.rates is None else partial(self._in_time, self.rates, request, calls)
+        return Response(self.runtime, request, accepted, calls, session, extra, seats, self._left, in_time).run()
 
     def _mint(self, session: Session, request: HttpRequest) -> bytes:
         session.key = self.sessions.mint(session, principal_key(request.user))
@@ -307,18 +305,25 @@ class Endpoint:
             await _refuse_calls(request, calls, refusal)
         return refusal is None
 
-    def _check_room(self, request: HttpRequest, size: int) -> str:
-        """Refuse a large request that does not fit beside those that run, of the same caller and of all; the caller.
+    def _held(self) -> Iterator[HttpRequest]:
+        """The requests whose calls and streams run."""
+        return chain(self._calls.held, self._streams.held)
+
+    def _responses(self) -> list[Response]:
+        """The responses whose calls run."""
+        return [request.watcher for request in self._held() if isinstance(request.watcher, Response)]
+
+    def _check_room(self, request: HttpRequest, size: int) -> None:
+        """Refuse a large request that does not fit beside those that run, of the same caller and of all.
 
         Requests whose clients have gone have a limit of their own, at which the oldest ends.
         """
-        owner = self.owner(request)
-        large = [(response, taken) for response, taken in self._responses.items() if taken[0] is not None]
-        running = [taken for response, taken in large if response not in self._left]
+        owner, large = self.owner(request), [other for other in self._held() if other.large]
+        running = [(self.owner(other), other.large) for other in large if other.watcher not in self._left]
         most, most_own = (max(MAX_RUNNING_BYTES // part, self.limits.max_body) for part in (1, RUNNING_SHARE))
         if not has_room([*running, (owner, size)], owner, most, most_own):
             raise Rejection(503, "Too many large requests are running; try again later", (b"retry-after", b"10"))
-        return owner
+        request.large = size
 
     async def _session_of(self, id: str, request: HttpRequest, body: bytes) -> HttpSession | None:
         """The session of a message; a modern one may name any, and has none."""
@@ -332,14 +337,17 @@ class Endpoint:
             return await self._shared.lookup(id, principal_key(request.user), lambda: self.owner(request))
         return self.sessions.find(id, principal_key(request.user), lambda: self.owner(request))
 
-    async def _sort(self, events: list[Event], request: HttpRequest, session: HttpSession | None) -> list[Call]:
-        """The calls among the events; without any the request is answered here."""
+    async def _sort(
+        self, request: HttpRequest, accepted: Accepts, events: list[Event], session: HttpSession | None
+    ) -> None:
+        """Run the calls among the events; without any the request is answered here."""
         if self._shared is not None:
             events = await self._shared.deliver(session, events)
         calls = self._calls_among(events)
-        if not calls:
+        if calls:
+            await self._run(request, accepted, calls, session)
+        else:
             await self._reply_without_calls(events, request, session)
-        return calls
 
     def _calls_among(self, events: list[Event]) -> list[Call]:
         """The calls among the events; answers and cancellations go where they belong."""
@@ -442,7 +450,7 @@ class Endpoint:
         session.push.end()
 
     def _end_calls(self, which: Callable[[Call], bool]) -> int:
-        count = sum(response.end_calls(which) for response in tuple(self._responses))
+        count = sum(response.end_calls(which) for response in self._responses())
         return count + (self._legacy.end_calls(which) if self._legacy is not None else 0)
 
     def end_waits(self) -> None:
@@ -456,7 +464,7 @@ class Endpoint:
         count = self._end_calls(any_call)
         if count:
             log.warning("the server stops, and %d %s not done", count, "call is" if count == 1 else "calls are")
-        return bool(count or self._responses)
+        return bool(count or self._calls.held or self._streams.held)
 
     async def start(self, *, signals: bool = True) -> None:
         """Start the server. `signals`: somebody else runs us, and may tell us too late that it stops."""

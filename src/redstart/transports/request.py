@@ -22,7 +22,6 @@ HeaderList = list[tuple[bytes, bytes]]
 HeaderMap = dict[bytes, bytes]
 
 JSON: Final = (b"content-type", b"application/json")
-JSON_ONLY: Final[HeaderList] = [JSON]
 LATER: Final = (b"retry-after", b"2")
 """For a 503 that passes: the store is away."""
 ALLOW_ORIGIN: Final = b"access-control-allow-origin"
@@ -76,7 +75,10 @@ class Head(Struct, eq=False):
     scope: Scope
     headers: HeaderMap
     keep_alive: bool
-    length: int
+    raw: bytes = b""
+    """Its bytes, if it is remembered."""
+    size: int = 0
+    """The bytes of a request with this head, the body too."""
     plain: Accepts | None = None
     """What the client takes, if this head was checked and only the body decides what its requests mean."""
 
@@ -94,6 +96,12 @@ class HttpRequest(Struct, eq=False):
     """The task that serves the request."""
     head: Head | None = None
     """Where the connection is ours: what it keeps for the next request with the same head."""
+    whole: bytes | None = None
+    """The body, where the connection has read it; None once it was taken."""
+    large: int = 0
+    """The bytes of a body that counts against what all requests may bring; of a small one 0."""
+    watcher: Watcher | None = None
+    """Who wants to know that the client has gone: the response, while its calls run."""
     user: object = None
     """What `auth=` returned for its token."""
     status: int = 0
@@ -102,7 +110,7 @@ class HttpRequest(Struct, eq=False):
     """Why the request was refused, if it was."""
     challenge: Callable[[HttpRequest, str, Sequence[str]], tuple[bytes, bytes]] | None = None
     """Makes the header for a token that lacks scopes; None without `auth=`."""
-    granted: HeaderList = []
+    granted: Sequence[tuple[bytes, bytes]] = ()
     """Headers of every response, errors too, which let a page of an allowed site read it."""
 
     @property
@@ -118,12 +126,18 @@ class HttpRequest(Struct, eq=False):
         return path[len(self.root) :] if f"{path}/".startswith(f"{self.root}/") else path
 
     async def body(self) -> bytes:
-        """The whole body."""
-        raise NotImplementedError
+        """The whole body; for one use, because a request that runs need not keep it."""
+        body, self.whole = self.whole or b"", None
+        return body
 
     async def reply(self, status: int, body: bytes, headers: HeaderList) -> None:
         """The whole response."""
         raise NotImplementedError
+
+    def reply_at_once(self, body: bytes) -> bool:
+        """The whole response with the status 200 and JSON, in one write. False where it has to wait, or needs more
+        headers: then `reply` sends it."""
+        return False
 
     async def begin(self, headers: HeaderList, data: bytes) -> None:
         """The head of a stream, and its first part, which may be empty."""
@@ -144,13 +158,13 @@ class HttpRequest(Struct, eq=False):
     def hold(self, size: int) -> None:
         """So many bytes more wait until the client has caught up."""
 
-    def watch(self, watcher: Watcher, patience: float) -> None:
-        """From now on tell `watcher` when the client goes away, and once when it has waited `patience` seconds."""
+    def watch(self, watcher: Watcher) -> None:
+        """From now on tell `watcher` when the client goes away, and once when it has waited `limits.keep_alive`."""
         raise NotImplementedError
 
     def unwatch(self) -> None:
         """Nobody wants to know any more."""
-        raise NotImplementedError
+        self.watcher = None
 
     def with_granted(self, headers: HeaderList) -> HeaderList:
         """The headers of a response, with those that a page needs. A route may send its own instead."""
@@ -202,14 +216,15 @@ class AsgiRequest(HttpRequest, kw_only=True):
     async def finish(self, data: bytes) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
-    def watch(self, watcher: Watcher, patience: float) -> None:
+    def watch(self, watcher: Watcher) -> None:
         # The watch begins only if the handler waits for something: a quick call pays neither for a task nor a timer.
+        self.watcher = watcher
         loop = asyncio.get_running_loop()
-        self._started = [loop.call_soon(self._watch, loop, watcher, patience)]
+        self._started = [loop.call_soon(self._watch, loop, watcher)]
 
-    def _watch(self, loop: asyncio.AbstractEventLoop, watcher: Watcher, patience: float) -> None:
+    def _watch(self, loop: asyncio.AbstractEventLoop, watcher: Watcher) -> None:
         self._started.append(loop.create_task(self._await_disconnect(watcher)))
-        self._started.append(loop.call_later(patience, watcher.client_waits))
+        self._started.append(loop.call_later(self.limits.keep_alive, watcher.client_waits))
 
     async def _await_disconnect(self, watcher: Watcher) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -217,5 +232,6 @@ class AsgiRequest(HttpRequest, kw_only=True):
         watcher.client_gone()
 
     def unwatch(self) -> None:
+        self.watcher = None
         for started in self._started:
             started.cancel()

@@ -6,7 +6,7 @@ In the modern era a client that goes away cancels its request; in the handshake 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -14,8 +14,9 @@ from msgspec import Struct
 from redstart.features.errors import Unwind
 from redstart.protocol.call import Batch, Call
 from redstart.protocol.framing import sse_event
-from redstart.transports.request import JSON, JSON_ONLY, LATER, Accepts, HeaderList, HttpRequest
+from redstart.transports.request import JSON, LATER, Accepts, HeaderList, HttpRequest
 from redstart.transports.sessions import HttpSession
+from redstart.transports.shares import Seats
 from redstart.transports.stream import Stream, Writer
 from redstart.wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, ProtocolError, failure
 
@@ -82,7 +83,10 @@ class Response(Struct, eq=False):
     _calls: list[Call]
     _session: HttpSession | None
     _headers: HeaderList
+    _seats: Seats
     _left: dict[Response, int]
+    _in_time: Callable[[], Awaitable[bool]] | None = None
+    """Whether the calls may run now: where they come too soon, it refuses them itself."""
     _writer: Writer | None = None
     _stream: Stream | None = None
     _last: bytes | None = None
@@ -100,36 +104,41 @@ class Response(Struct, eq=False):
         if self._session is not None:
             self._session.waiting += 1
             self._waits = True
-        request.watch(self, request.limits.keep_alive)
+        request.watch(self)
+        call.channel = self
+        if len(calls) == 1:
+            call.run = task
         data = None
         try:
-            if len(calls) == 1:
-                call.channel = self
-                call.run = task
-                data = await self._runtime.answer(call)
-            else:
-                data = await self._answer_batch(calls)
-        except asyncio.CancelledError:
-            if any(call.open for call in calls) or task is None:
-                for call in calls:
-                    call.link.forget(call)
-                raise  # the server is being stopped, not the call
-            task.uncancel()
-        except Unwind:
-            pass  # the server stops, and a thread was told to leave: there is no answer, but an end
+            try:
+                if self._in_time is not None and not await self._in_time():
+                    return
+                data = await (self._runtime.answer(call) if len(calls) == 1 else self._answer_batch(calls))
+            except asyncio.CancelledError:
+                if any(call.open for call in calls) or task is None:
+                    for call in calls:
+                        call.link.forget(call)
+                    raise  # the server is being stopped, not the call
+                task.uncancel()
+            except Unwind:
+                pass  # the server stops, and a thread was told to leave: there is no answer, but an end
+            finally:
+                request.unwatch()
+                self._left.pop(self, None)
+                if self._waits:
+                    self._stop_waiting()
+                call.channel = CLOSED
+                if self._batch is not None:
+                    for call in calls:
+                        call.channel = CLOSED
+                        call.batch = None  # whoever keeps a call does not keep the answers of the others
+            if data is None:
+                data = self._last if self._batch is None else self._batch.whole()  # a cancellation completed it
+            usual = self._writer is None and self._accepts.json and not self._headers and call.status == 200
+            if not (usual and data is not None and request.reply_at_once(data)):
+                await self._complete(data, call.status)
         finally:
-            request.unwatch()
-            self._left.pop(self, None)
-            if self._waits:
-                self._stop_waiting()
-            call.channel = CLOSED
-            if self._batch is not None:
-                for call in calls:
-                    call.channel = CLOSED
-                    call.batch = None  # whoever keeps a call does not keep the answers of the others
-        if data is None:
-            data = self._last if self._batch is None else self._batch.whole()  # a cancellation completed it
-        await self._complete(data, call.status)
+            self._seats.release(request)
 
     async def _answer_batch(self, calls: list[Call]) -> bytes | None:
         for call in calls:
@@ -200,7 +209,7 @@ class Response(Struct, eq=False):
             if data is None and not self._accepts.sse:
                 data = self._cancelled()
             if data is not None and (self._accepts.json or status != 200 or not self._accepts.sse):
-                headers = [JSON, *self._headers] if self._headers else JSON_ONLY
+                headers = [JSON, *self._headers]
                 if status == 503:
                     headers = [*headers, LATER]
                 elif status == 403 and self._request.challenge is not None:

@@ -36,7 +36,8 @@ class Seats:
         self._most = most
         self._most_own = min(most_own, most)
         self._owner = owner
-        self._held: dict[HttpRequest, int] = {}
+        self.held: dict[HttpRequest, int] = {}
+        """Who has seats, and how many."""
         self._taken = 0
         self._counts: Counter[str] | None = None
 
@@ -48,7 +49,7 @@ class Seats:
         """Seats for what a request brings, until `release`; or why there are none."""
         if self._taken + size > self._most_own and (refusal := self._refusal(request, size)) is not None:
             return refusal
-        self._held[request] = size
+        self.held[request] = size
         self._taken += size
         if self._counts is not None:
             self._counts[self._owner(request)] += size
@@ -56,7 +57,7 @@ class Seats:
 
     def release(self, request: HttpRequest) -> None:
         """The seats of a request are free again."""
-        size = self._held.pop(request)
+        size = self.held.pop(request)
         self._taken -= size
         if self._counts is None:
             return
@@ -75,7 +76,7 @@ class Seats:
             return Rejection(503, text, SOON, code=INTERNAL_ERROR)
         if self._counts is None:
             self._counts = Counter()
-            for other, count in self._held.items():
+            for other, count in self.held.items():
                 self._counts[self._owner(other)] += count
         own = self._counts[self._owner(request)]
         if own + size <= self._most_own:

@@ -107,7 +107,7 @@ class Writer(Struct, eq=False):
 
     async def until_gone(self) -> None:
         """Wait until the stream ends, or its client goes away."""
-        self._request.watch(self, self._request.limits.keep_alive)
+        self._request.watch(self)
         try:
             await self.finished()
         finally:
