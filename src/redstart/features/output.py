@@ -133,8 +133,8 @@ class Output:
     def result(self, value: Any, structured: str) -> t.ToolResult:
         """The result that `value` becomes in a revision that knows `structured`, or "whole" for another handler."""
         if type(value) is self._exact:
-            raw = b"%d" % value if self._exact is int else b"true" if value else b"false"
-            made = t.ToolResult(content=[t.Text(raw.decode())])
+            text = str(value) if self._exact is int else "true" if value else "false"
+            made, raw = t.ToolResult(content=[t.Text(text)]), text.encode()
         else:
             found = self._made(value)
             if found.structured is UNSET or found.is_error is True:
