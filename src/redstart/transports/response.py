@@ -105,13 +105,16 @@ class Response(Struct, eq=False):
             self._session.waiting += 1
             self._waits = True
         request.watch(self)
-        call.channel = self
         if len(calls) == 1:
-            call.run = task
+            call.channel, call.run = self, task
+        else:
+            for one in calls:
+                one.channel = self
         data = None
         try:
             try:
                 if self._in_time is not None and not await self._in_time():
+                    call.run = None  # the task knows the call: this avoids work for the garbage collector
                     return
                 data = await (self._runtime.answer(call) if len(calls) == 1 else self._answer_batch(calls))
             except asyncio.CancelledError:
@@ -129,9 +132,9 @@ class Response(Struct, eq=False):
                     self._stop_waiting()
                 call.channel = CLOSED
                 if self._batch is not None:
-                    for call in calls:
-                        call.channel = CLOSED
-                        call.batch = None  # whoever keeps a call does not keep the answers of the others
+                    for one in calls:
+                        one.channel = CLOSED
+                        one.batch = None  # whoever keeps a call does not keep the answers of the others
             if data is None:
                 data = self._last if self._batch is None else self._batch.whole()  # a cancellation completed it
             usual = self._writer is None and self._accepts.json and not self._headers and call.status == 200
@@ -141,8 +144,6 @@ class Response(Struct, eq=False):
             self._seats.release(request)
 
     async def _answer_batch(self, calls: list[Call]) -> bytes | None:
-        for call in calls:
-            call.channel = self
         running = []
         for call in calls:
             if call.open:  # not cancelled, and the server does not stop, since the batch was read
