@@ -71,12 +71,12 @@ BUDGET: dict[str, int] = {
     "": 355,  # with reaper.py, the process that outlives a server; imports that pause the garbage collector
     "wire": 460,  # the check of the shapes that applications make, and the shapes of tasks; classes that are a str
     "schema": 3220,  # one type engine for all; the kinds of functions, their annotations, and the names around them
-    "protocol": 1235,  # the walk over x-mcp-header annotations, for the server and the client
+    "protocol": 1240,  # the walk over x-mcp-header annotations, for both sides; what is remembered of `_meta`
     "store": 1205,  # four engines behind one contract, two of which may be away; with tasks/ at most 2,200
     "features": 3370,  # what processes tell each other; scopes; progress and log messages; why a server does not start
     "execution": 1205,  # visible=, which needs the contexts; the Runner of calls; how threads wait, and processes end
     "asking": 2005,  # what a task records of its dialogue
-    "tasks": 995,  # two task protocols over one record; leases, retries, checkpoints
+    "tasks": 996,  # two task protocols over one record; leases, retries, checkpoints
     "adopt": 755,  # objects, directories and providers; their files are watched, until the interpreter ends
     "observe": 290,  # metrics and traces of calls, and what shows calls to them
     "access": 155,  # `auth=`: its contract, its time limit, the local user of stdio

@@ -25,9 +25,9 @@ from redstart.protocol.call import (
 )
 from redstart.protocol.dialect import Dialect, Session
 from redstart.protocol.headers import VERSION, Headers
-from redstart.protocol.methods import ALIASES, HANDSHAKE, METHODS, Method, decode_params
+from redstart.protocol.methods import ALIASES, HANDSHAKE, METHODS, Method
 from redstart.protocol.modern import Modern
-from redstart.protocol.strict import bad_id, check_params, id_bytes, open_batch, open_envelope, read_meta
+from redstart.protocol.strict import Meta, bad_id, id_bytes, open_batch, open_envelope, read_params
 from redstart.wire.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -139,13 +139,10 @@ class Link(Struct, eq=False):
             raw = _EMPTY
         row = METHODS.get(name)
         try:
-            params = row.decode(raw) if row else decode_params(raw)
-            if row is not None:
-                check_params(raw, row.routing, params)
-            meta, last = read_meta(params.meta), self.session
+            params, meta = read_params(raw, row)
         except msgspec.DecodeError as error:
             self._refuse_params(row, name, raw, headers, str(error))
-        session: Session | None = None
+        last, session = self.session, None
         dialect: Dialect = self.modern
         claim: Any = meta
         if meta is not UNSET and meta.protocol_version is not UNSET:
@@ -162,7 +159,7 @@ class Link(Struct, eq=False):
         self.calls[id] = call
         return [*ended, call] if ended else [call]
 
-    def _admitted(self, row: Method | None, name: str, params: Any, meta: Any, headers: Headers | None) -> Session:
+    def _admitted(self, row: Method | None, name: str, params: Any, meta: Meta, headers: Headers | None) -> Session:
         """The session of a handshake request; `initialize` opens it."""
         if _is_half_modern(row, meta, headers):
             raise modern.missing(PROTOCOL_VERSION)
@@ -192,7 +189,7 @@ class Link(Struct, eq=False):
         """The refusal of malformed params, after the checks that the era makes first."""
         text = f"Malformed params of {name}: {reason.replace('`', '')}"
         try:
-            meta = read_meta(decode_params(raw).meta)
+            meta = read_params(raw, None)[1]
         except msgspec.DecodeError:
             meta = UNSET
         if meta is not UNSET and meta.protocol_version is not UNSET:
@@ -353,7 +350,7 @@ class Link(Struct, eq=False):
 # ---------------------------------------------------------------- reading closely
 
 
-def _is_half_modern(row: Method | None, meta: Any, headers: Headers | None) -> bool:
+def _is_half_modern(row: Method | None, meta: Meta, headers: Headers | None) -> bool:
     """Whether a request is modern but does not name its version; it must not be served as a handshake request."""
     claims = meta is not UNSET and meta.client_capabilities is not UNSET
     return claims or (row is not None and not row.eras & HANDSHAKE) or _names_modern(headers)

@@ -7,13 +7,12 @@ Two parsers that read one message differently are a security hole, so such a mes
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from redstart.protocol.methods import decode_params
-from redstart.wire import types as t
+from redstart.protocol.methods import Method, decode_params
 from redstart.wire.jsonrpc import (
     INVALID_REQUEST,
     MAX_BATCH,
@@ -41,6 +40,7 @@ _IN_META: Final = (b'"%b"' % PROTOCOL_VERSION.encode(), b'"name"')
 MAX_META: Final = 1024
 MAX_METAS: Final = 256
 """How many `_meta` are remembered, and how large each of them may be."""
+Meta: TypeAlias = RequestMeta | UnsetType
 _metas: Final[dict[bytes, RequestMeta]] = {}
 _decode_meta: Final = msgspec.json.Decoder(RequestMeta).decode
 # What occurs in a message that may not be part of a batch, even if a letter of it is escaped.
@@ -118,7 +118,7 @@ def _stands_alone(part: bytes) -> bool:
         envelope = decode_envelope(part)
         if envelope.method == "initialize":
             return True
-        meta = read_meta(decode_params(envelope.params).meta) if isinstance(envelope.params, Raw) else UNSET
+        meta = read_params(envelope.params, None)[1] if isinstance(envelope.params, Raw) else UNSET
     except (msgspec.DecodeError, ProtocolError):
         return False  # refused when its turn comes
     return meta is not UNSET and meta.protocol_version is not UNSET
@@ -144,38 +144,45 @@ def _refuse_ambiguous(data: bytes, key: bytes, envelope: Envelope) -> None:
         refuse_duplicates(data)
 
 
-def check_params(raw: bytes, keys: tuple[bytes, ...], params: t.Params) -> None:
-    """Refuse params whose routing keys stand twice, except inside of the arguments or of `_meta`."""
+def read_params(raw: bytes | Raw, row: Method | None) -> tuple[Any, Meta]:
+    """The params of a request and their `_meta`, or a DecodeError. No key that routes may stand twice."""
+    params: Any = row.decode(raw) if row else decode_params(raw)
     meta, arguments = params.meta, getattr(params, "arguments", UNSET)
     known = type(meta) is Raw and type(arguments) is Raw
-    if known and len(raw) == _LEAST_CALL + len(params.name) + len(arguments) + len(meta):  # type: ignore[arg-type, attr-defined]
-        return  # it has no byte more than these three members need, so none of them stands twice
-    around = raw if len(raw) < LARGE else _around(raw, _ARGUMENTS, arguments)
+    # Where there is no byte more than these three members need, none of them stands twice.
+    if row and not (known and len(raw) == _LEAST_CALL + len(params.name) + len(arguments) + len(meta)):  # type: ignore[arg-type]
+        _refuse_repeated(bytes(raw), row.routing, meta, arguments)
+    if meta is UNSET:
+        return params, UNSET
+    data = bytes(meta)
+    return params, _metas.get(data) or _read_meta(data)
+
+
+def _refuse_repeated(raw: bytes, keys: tuple[bytes, ...], *members: object) -> None:
+    """Refuse params where one of the keys stands twice, except inside of these members."""
+    around = raw if len(raw) < LARGE else _around(raw, _ARGUMENTS, members[-1])
     for key in keys:
         if around.count(key) > 1:
-            inside = sum(bytes(member).count(key) for member in (meta, arguments) if isinstance(member, Raw))
-            if raw.count(key) - inside > 1:
+            found = raw.count(key)
+            for member in members:
+                found -= bytes(member).count(key) if isinstance(member, Raw) else 0
+            if found > 1:
                 refuse_duplicates(raw)
 
 
-def read_meta(raw: Raw | UnsetType) -> RequestMeta | UnsetType:
-    """The `_meta` of a request. Most clients send the same one each time, so some that were read are remembered."""
-    if raw is UNSET:
-        return UNSET
-    data = bytes(raw)
-    meta = _metas.get(data)
-    if meta is None:
-        try:
-            meta = _decode_meta(data)
-        except msgspec.ValidationError as error:
-            problem, _, path = str(error).partition(" - at `$")
-            raise msgspec.ValidationError(f"{problem} - at `$._meta{path or '`'}") from None
-        if any(data.count(key) > 1 for key in _IN_META):
-            refuse_duplicates(data)
-        if len(data) <= MAX_META:
-            if len(_metas) >= MAX_METAS:
-                _metas.clear()
-            _metas[data] = meta
+def _read_meta(data: bytes) -> RequestMeta:
+    """Most clients send the same `_meta` each time, so some that were read are remembered."""
+    try:
+        meta = _decode_meta(data)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$")
+        raise msgspec.ValidationError(f"{problem} - at `$._meta{path or '`'}") from None
+    if any(data.count(key) > 1 for key in _IN_META):
+        refuse_duplicates(data)
+    if len(data) <= MAX_META:
+        if len(_metas) >= MAX_METAS:
+            _metas.clear()
+        _metas[data] = meta
     return meta
 
 

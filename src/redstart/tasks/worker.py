@@ -23,7 +23,7 @@ from redstart.protocol.handshake import DIALECTS
 from redstart.protocol.link import Link
 from redstart.protocol.methods import METHODS
 from redstart.protocol.modern import Modern
-from redstart.protocol.strict import read_meta
+from redstart.protocol.strict import read_params
 from redstart.store.shared import AGAIN, StoreAway, patiently
 from redstart.store.tasks import CHANGED, OVERDUE, StoredTask
 from redstart.tasks.record import Placement, Task, complete, fail, is_error, lost, park, token_of
@@ -388,7 +388,7 @@ class Leg:
         """The call of this leg: the request as it was made, for a client that is not there."""
         request, modern = self.task.record.request, self._worker.modern
         row = METHODS["tools/call"]
-        params = row.decode(request.params)
+        params, meta = read_params(request.params, row)
         params.request_state = ""  # the dialogue goes on with what the task has recorded
         dialect: Dialect = DIALECTS.get(request.version, modern)
         session = None
@@ -396,7 +396,7 @@ class Leg:
             session = Session(request.version, request.capabilities, request.client_info, initialized=True)
         link = Link(modern, session)
         peer = request.capabilities, request.client_info, UNSET
-        call = Call(link, self.id, b'""', row, params, request.params, read_meta(params.meta), dialect, *peer)
+        call = Call(link, self.id, b'""', row, params, request.params, meta, dialect, *peer)
         call.session, call.channel, call.task = session, _Silent(), self
         call.user = restored_user(request.principal)
         call.run = asyncio.current_task()

@@ -105,11 +105,9 @@ class Response(Struct, eq=False):
             self._session.waiting += 1
             self._waits = True
         request.watch(self)
-        if len(calls) == 1:
-            call.channel, call.run = self, task
-        else:
-            for one in calls:
-                one.channel = self
+        for one in calls:
+            one.channel = self
+        call.run = task if len(calls) == 1 else None
         data = None
         try:
             try:
@@ -118,11 +116,8 @@ class Response(Struct, eq=False):
                     return
                 data = await (self._runtime.answer(call) if len(calls) == 1 else self._answer_batch(calls))
             except asyncio.CancelledError:
-                if any(call.open for call in calls) or task is None:
-                    for call in calls:
-                        call.link.forget(call)
-                    raise  # the server is being stopped, not the call
-                task.uncancel()
+                if not self._goes_on(task):
+                    raise
             except Unwind:
                 pass  # the server stops, and a thread was told to leave: there is no answer, but an end
             finally:
@@ -131,10 +126,9 @@ class Response(Struct, eq=False):
                 if self._waits:
                     self._stop_waiting()
                 call.channel = CLOSED
-                if self._batch is not None:
-                    for one in calls:
-                        one.channel = CLOSED
-                        one.batch = None  # whoever keeps a call does not keep the answers of the others
+                for one in calls if self._batch is not None else ():
+                    one.channel = CLOSED
+                    one.batch = None  # whoever keeps a call does not keep the answers of the others
             if data is None:
                 data = self._last if self._batch is None else self._batch.whole()  # a cancellation completed it
             usual = self._writer is None and self._accepts.json and not self._headers and call.status == 200
@@ -142,6 +136,15 @@ class Response(Struct, eq=False):
                 await self._complete(data, call.status)
         finally:
             self._seats.release(request)
+
+    def _goes_on(self, task: asyncio.Task[None] | None) -> bool:
+        """Whether the calls were cancelled, and not the task because the server stops."""
+        if task is None or any(call.open for call in self._calls):
+            for call in self._calls:
+                call.link.forget(call)
+            return False
+        task.uncancel()
+        return True
 
     async def _answer_batch(self, calls: list[Call]) -> bytes | None:
         running = []

@@ -352,7 +352,7 @@ class Params(Shape):
     """The parameters of a request that has none of its own. `UNSET` is absent here: a peer's null is something else."""
 
     meta: Raw | UnsetType = field(name="_meta", default=UNSET)
-    """A `RequestMeta`, not read yet: `strict.read_meta` remembers what it has read."""
+    """A `RequestMeta`, not read yet: `strict.read_params` remembers what it has read."""
 
 
 class InitializeParams(Params, kw_only=True):
