@@ -103,6 +103,10 @@ def test_it_takes_no_longer_than_its_time(site: Issuer, monkeypatch: pytest.Monk
         ("https://127.0.0.1:x/", "is not a URL that can be read"),
         ("https://no-such-name.invalid/", "is not known"),
         ("https://[::1/", "is not a URL that can be read"),
+        ("https://[::1]login.example.com/", "is not a URL that can be read"),
+        ("https://login.example.com[::1]/", "is not a URL that can be read"),
+        ("https://127.0.0.1%2f.example.com/", "is not a URL that can be read"),
+        ("https://127.0.0.1\\@login.example.com/", "is not a URL that can be read"),
         ("", "is not a URL that can be read"),
     ],
 )
@@ -115,7 +119,8 @@ def test_a_url_that_is_refused_from_anybody(url: str, words: str) -> None:
     "host",
     ["127.0.0.1", "localhost", "10.0.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "[::1]",
      "[fe80::1]", "[fd00::1]", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "[2002:a00:1::1]", "224.0.0.1", "2130706433",
-     "[fec0::1]", "[::7f00:1]", "[::ffff:0:a00:1]", "[64:ff9b:1::a00:1]", "[3fff::1]", "192.0.0.192", "168.63.129.16"],
+     "127.1", "0x7f.1", "0177.0.0.1", "127.0.0.1.", "localhost.", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "[fec0::1]",
+     "[::7f00:1]", "[::ffff:0:a00:1]", "[64:ff9b:1::a00:1]", "[3fff::1]", "192.0.0.192", "168.63.129.16"],
 )  # fmt: skip
 def test_an_address_that_is_not_public_is_only_for_the_operator(host: str) -> None:
     with pytest.raises(FetchError, match="no public address"):

@@ -6,6 +6,7 @@ For URLs that come from a peer, which must not lead into the network of those wh
 from __future__ import annotations
 
 import asyncio
+import re
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from socket import SOCK_STREAM, gaierror
 from typing import Final, TypeAlias
@@ -17,6 +18,8 @@ _UNICAST: Final = ip_network("2000::/3")
 _SPECIAL: Final = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20")))
 """Addresses that look public: of protocols and documents, and of the services that clouds have for their machines."""
 _PORTS: Final = {"https": 443, "http": 80}
+_AUTHORITY: Final = re.compile(r"([^@]*@)?(\[[\da-f:.]+\]|[^\x00-\x20\x7f\"%:<>\[\\\]^`{|}]*)(:\d*)?", re.IGNORECASE)
+"""A host and its port as browsers read them too. `urlsplit` takes `[::1]evil.example` for the host `::1`."""
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -53,7 +56,7 @@ def split_url(url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         return urlsplit("")
-    return parts
+    return parts if _AUTHORITY.fullmatch(parts.netloc) else urlsplit("")
 
 
 def origin_of(parts: SplitResult) -> tuple[str, str, int]:
