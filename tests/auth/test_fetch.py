@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -135,3 +137,35 @@ def test_another_port_is_another_origin(site: Issuer) -> None:
 
 def test_public_addresses() -> None:
     assert all(is_public(ip_address(one)) for one in ("8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"))
+
+
+def test_names_that_are_slow_keep_nobody_else_waiting(site: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns a name decides how long its look-up takes, and no look-up can be ended."""
+    monkeypatch.setattr("redstart.auth.fetch.LOOK_UPS", 50)
+    site.serve("/jwks", {"keys": []})
+    release, slow, look_up = threading.Event(), threading.Semaphore(0), socket.getaddrinfo
+
+    def getaddrinfo(host: str, *more: Any, **options: Any) -> Any:
+        if host.endswith(".slow.invalid"):
+            slow.release()
+            assert release.wait(30)
+        return look_up(host, *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+    async def main() -> None:
+        peers = Fetcher()
+        waiting = [asyncio.create_task(peers.get(f"https://{n}.slow.invalid/client.json")) for n in range(50)]
+        await asyncio.to_thread(slow.acquire)  # the default executor is free, although a look-up has begun
+        with pytest.raises(FetchError, match="too many names"):
+            await peers.get("https://more.slow.invalid/client.json")
+        assert await Fetcher([site.url]).get(f"{site.url}/jwks") == {"keys": []}
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    try:
+        run(main())  # its end waits for the default executor
+        assert not release.is_set()
+    finally:
+        release.set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
@@ -260,6 +261,25 @@ def test_allow_may_be_async_and_is_asked_again_at_each_refresh(provider: Provide
         assert error_of(await browser.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
 
     play(provider, script, allow=allow)
+
+
+def test_an_allow_that_hangs_holds_nothing_but_its_own_thread(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(issuing, "ALLOW_SECONDS", 0.2)
+    release, ended = threading.Event(), threading.Event()
+
+    def allow(user: User) -> bool:
+        release.wait(20)
+        ended.set()
+        return True
+
+    async def script(browser: Browser) -> None:
+        assert (await browser.authorize())["error"] == "server_error"
+
+    play(provider, script, allow=allow)
+    assert not ended.is_set(), "the end of the loop has waited for it"
+    release.set()
 
 
 def test_a_person_who_declines_and_a_provider_that_refuses(provider: Provider) -> None:

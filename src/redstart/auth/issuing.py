@@ -26,6 +26,7 @@ from redstart.auth.clients import LOOPBACK, METHODS, OAuthClient, OAuthClients, 
 from redstart.auth.fetch import FetchError
 from redstart.auth.records import Kept, SignIn, Turn, Wanted, digest, secret
 from redstart.auth.upstream import SignInRefused, Upstream, is_due
+from redstart.execution.threads import Pool
 from redstart.features.audit import note_refusal
 from redstart.features.errors import SettingsError, log
 from redstart.features.principal import User
@@ -77,13 +78,15 @@ class Policy(Struct, frozen=True):
     claims: tuple[str, ...]
     token_seconds: float
     sign_in_seconds: float
+    pool: Pool
+    """For an `allow` that is not async: one that hangs must not hold the default executor, and the end of the loop."""
 
     async def granted(self, user: User, scopes: Iterable[str]) -> list[str]:
         """Which of these scopes a person may have. SignInRefused: this person is not let in."""
         found: object = True
         scopes = [one for one in scopes if one in self.scopes or one in self.optional]  # those of today
-        if self.allow is not None:
-            decision = self.allow(user) if is_async(self.allow) else asyncio.to_thread(self.allow, user)
+        if (allow := self.allow) is not None:
+            decision = allow(user) if is_async(allow) else self.pool.run(lambda: allow(user), {})
             async with asyncio.timeout(ALLOW_SECONDS):
                 found = await decision
         if found is True:
