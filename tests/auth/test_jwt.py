@@ -99,6 +99,8 @@ BAD: dict[str, Callable[[Issuer], str]] = {
     "an audience that is an object": lambda issuer: issuer.token({"aud": [{"a": AUDIENCE}]}),
     "an expiry beyond all time": lambda issuer: issuer.token({"exp": 1e300}),
     "a subject that is true": lambda issuer: issuer.token({"sub": True}),
+    "a token for the holder of a key": lambda issuer: issuer.token({"cnf": {"jkt": "x"}}),
+    "a token for the holder of a certificate": lambda issuer: issuer.token({"cnf": {"x5t#S256": "x"}}),
     "no subject": lambda issuer: issuer.token({"sub": None}),
     "an empty subject": lambda issuer: issuer.token({"sub": " "}),
     "another key without an id": lambda issuer: issuer.token(key=RSAKey.generate_key(2048), kid=None),

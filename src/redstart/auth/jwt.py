@@ -119,7 +119,7 @@ class JWT(TokenVerifier):
         """The user of claims that the issuer has signed, if they are for this server and for now."""
         if "exp" not in claims or not is_current(claims, self._leeway) or claims.get("iss") != self._issuer:
             return None
-        if not names_any(claims.get(self._audience_claim), self._audiences):
+        if not names_any(claims.get(self._audience_claim), self._audiences) or is_bound(claims):
             return None
         return user_of(claims, self._issuer, scopes_in(claims, self._scope_claims))
 
@@ -156,6 +156,11 @@ def is_current(claims: JsonObject, leeway: float) -> bool:
     now = time.time()
     expires, begins = claims.get("exp", now + 1), claims.get("nbf", 0)
     return _is_time(expires) and _is_time(begins) and expires + leeway > now and begins - leeway <= now
+
+
+def is_bound(claims: JsonObject) -> bool:
+    """Whether a token is only for the holder of a key (RFC 7800: DPoP, mutual TLS), for which nothing is asked here."""
+    return claims.get("cnf") is not None
 
 
 def names_any(value: object, wanted: Container[str]) -> bool:
