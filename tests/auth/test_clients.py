@@ -127,14 +127,14 @@ def test_a_redirect_is_the_known_one_to_the_letter_but_for_the_port_of_this_mach
 )
 def test_what_cannot_be_registered(document: Any, code: str) -> None:
     with pytest.raises(OAuthError) as caught:
-        run(clients().register(document))
+        clients().register(document)
     assert caught.value.code == code
 
 
 def test_a_client_without_a_method_gets_a_secret() -> None:
     async def main() -> None:
         known = clients()
-        said = await known.register({"redirect_uris": [BACK]})
+        said = known.register({"redirect_uris": [BACK]})
         assert said["token_endpoint_auth_method"] == "client_secret_basic"
         assert said["client_secret_expires_at"] == 0  # never
         assert said["grant_types"] == ["authorization_code", "refresh_token"]

@@ -11,7 +11,7 @@ from urllib.parse import quote_plus
 from redstart.access.verifier import AuthError, TokenVerifier
 from redstart.auth.checked import CheckedTokens
 from redstart.auth.fetch import Fetcher, FetchError
-from redstart.auth.jwt import AWAY, LEEWAY, checked_url, is_bound, is_current, names_any, need_extra, scopes_in, user_of
+from redstart.auth.jwt import AWAY, LEEWAY, checked_url, is_current, names_any, need_extra, scopes_in, user_of
 from redstart.features.errors import log
 from redstart.features.principal import User
 from redstart.wire.jsonrpc import JsonObject
@@ -103,7 +103,7 @@ class Introspection(RemoteCheck):
             return None
         if claims.get("iss", self.issuer) != self.issuer:
             return None
-        if not names_any(claims.get(self._audience_claim), self._audiences) or is_bound(claims):
+        if not names_any(claims.get(self._audience_claim), self._audiences):
             return None
         if claims.get("token_use", "access_token") not in ("access_token", "access"):  # it knows refresh tokens too
             return None

@@ -42,8 +42,9 @@ GRACE: Final = 30.0
 """Seconds for which the last refresh token still works: its client may not have got the answer, or may run twice."""
 MAX_BODY: Final = 64 * 1024
 MAX_STATE: Final = 4096
-BURST, RATES = 100.0, {"register": 0.2, "page": 2.0}
-"""How often one address may register clients, and open the page or agree: at once, and a second after that."""
+BURST, RATES = 100.0, {"register": 0.2, "page": 2.0, "agree": 0.2, "sign-in": 50 / 86400}
+"""How often one address may register clients, open the page or agree, and one person sign in: at once, and a second
+after that. What is kept of those who agree and sign in is then a small part of the room for all of them."""
 ALLOW_SECONDS: Final = 10.0
 _CHALLENGE: Final = re.compile(r"[\w-]{43}", re.ASCII)
 _VERIFIER: Final = re.compile(r"[\w.~-]{43,128}", re.ASCII)
@@ -231,7 +232,7 @@ class IssuingServer:
             document = None
         if not isinstance(document, dict):
             raise OAuthError("invalid_client_metadata", "The body must be a JSON object")
-        await visit.json(await self._clients.register(document), 201)
+        await visit.json(self._clients.register(document), 201)
 
     # ------------------------------------------------------------ a person signs in
 
@@ -268,7 +269,7 @@ class IssuingServer:
         return asked
 
     async def _consent(self, visit: OAuthVisit) -> None:
-        await self._limit(visit, "page")
+        await self._limit(visit, "agree")
         fields = await visit.form()
         asked = self._kept.open("asked", fields.get("asked", ""), Wanted)
         if asked is None or asked.expires < time.time() or asked.resource != visit.issuer:
@@ -297,6 +298,8 @@ class IssuingServer:
         try:
             user, tokens = await self._upstream.redeem(fields["code"], transaction, f"{visit.issuer}/oauth/callback")
             scopes = await self._policy.granted(user, asked.scopes)
+            if await self._kept.may("sign-in", user.principal, RATES["sign-in"], BURST):
+                raise SignInRefused("This account has signed in too often. Try again in an hour")
             expires, code = time.time() + self._policy.sign_in_seconds, secret()
             who = asked.client_id, scopes, asked.resource, user.subject, user.issuer, dict(user.claims)
             await self._kept.put("code", code, records.Code(asked, SignIn(*who, expires), tokens), CODE_SECONDS)

@@ -119,7 +119,7 @@ class JWT(TokenVerifier):
         """The user of claims that the issuer has signed, if they are for this server and for now."""
         if "exp" not in claims or not is_current(claims, self._leeway) or claims.get("iss") != self._issuer:
             return None
-        if not names_any(claims.get(self._audience_claim), self._audiences) or is_bound(claims):
+        if not names_any(claims.get(self._audience_claim), self._audiences):
             return None
         return user_of(claims, self._issuer, scopes_in(claims, self._scope_claims))
 
@@ -158,21 +158,23 @@ def is_current(claims: JsonObject, leeway: float) -> bool:
     return _is_time(expires) and _is_time(begins) and expires + leeway > now and begins - leeway <= now
 
 
-def is_bound(claims: JsonObject) -> bool:
-    """Whether a token is only for the holder of a key (RFC 7800: DPoP, mutual TLS), for which nothing is asked here."""
-    return claims.get("cnf") is not None
-
-
 def names_any(value: object, wanted: Container[str]) -> bool:
     """Whether a claim, which is a text or a list of them, names one of these."""
     return any(isinstance(one, str) and one in wanted for one in (value if isinstance(value, list) else [value]))
 
 
 def user_of(claims: JsonObject, issuer: str, scopes: Iterable[str], subject: str = "sub") -> User | None:
-    """The user whom claims are about; None if they do not say who that is."""
+    """The user whom claims are about; None if they do not say who that is.
+
+    None too if they are for the holder of a key (`cnf`: DPoP, mutual TLS), because nobody asks for that key here.
+    """
     named = claims.get(subject)
     named = str(named) if isinstance(named, int) and not isinstance(named, bool) else named
-    return User(named, issuer, scopes, claims) if isinstance(named, str) and named.strip() else None
+    return (
+        User(named, issuer, scopes, claims)
+        if isinstance(named, str) and named.strip() and "cnf" not in claims
+        else None
+    )
 
 
 def _is_time(value: object) -> TypeGuard[float]:
