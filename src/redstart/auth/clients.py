@@ -39,7 +39,6 @@ MOST: Final = 256
 """Documents of clients that are remembered, and for how many seconds."""
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+")
-_UNSEEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
 class OAuthError(Exception):
@@ -147,11 +146,13 @@ class OAuthClients:
 
     def _redirects(self, document: JsonObject) -> list[str]:
         listed = document.get("redirect_uris")
-        if not isinstance(listed, list) or not 0 < len(listed) <= MAX_REDIRECTS or len(encode(listed)) > MAX_LISTED:
+        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+            raise OAuthError("invalid_redirect_uri", "redirect_uris must be a list of texts")
+        if not 0 < len(listed) <= MAX_REDIRECTS or len(encode(listed)) > MAX_LISTED:
             raise OAuthError("invalid_redirect_uri", f"redirect_uris: 1 to {MAX_REDIRECTS}, in all {MAX_LISTED} bytes")
         for one in listed:
             if not is_redirect(one, self._schemes):
-                raise OAuthError("invalid_redirect_uri", f"{str(one)[:200]} cannot be a redirect_uri: {_ALLOWED}")
+                raise OAuthError("invalid_redirect_uri", f"{one[:200]} cannot be a redirect_uri: {_ALLOWED}")
         return listed
 
 
@@ -159,9 +160,9 @@ _ALLOWED: Final = "allowed are https, http on this machine, and schemes with a d
 
 
 def _name(document: JsonObject) -> str:
-    """The name of a client for a page: short, and without invisible characters."""
+    """The name of a client for a page: short, and without characters that people do not see."""
     name = document.get("client_name")
-    return _UNSEEN.sub("", name)[:MAX_NAME].strip() if isinstance(name, str) else ""
+    return "".join(filter(str.isprintable, name))[:MAX_NAME].strip() if isinstance(name, str) else ""
 
 
 def is_redirect(uri: object, schemes: Iterable[str] = SCHEMES) -> bool:

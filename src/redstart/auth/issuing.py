@@ -17,7 +17,7 @@ from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from redstart.access.verifier import AuthError, WebRequest
@@ -46,6 +46,7 @@ BURST, RATES = 100.0, {"register": 0.2, "page": 2.0, "agree": 0.2, "sign-in": 50
 """How often one address may register clients, open the page or agree, and one person sign in: at once, and a second
 after that. What is kept of those who agree and sign in is then a small part of the room for all of them."""
 ALLOW_SECONDS: Final = 10.0
+ALLOW_THREADS: Final = 8
 _CHALLENGE: Final = re.compile(r"[\w-]{43}", re.ASCII)
 _VERIFIER: Final = re.compile(r"[\w.~-]{43,128}", re.ASCII)
 _NO_STORE: Final = (b"cache-control", b"no-store")
@@ -79,7 +80,7 @@ class Policy(Struct, frozen=True):
     claims: tuple[str, ...]
     token_seconds: float
     sign_in_seconds: float
-    pool: Pool
+    pool: Pool = field(default_factory=lambda: Pool(ALLOW_THREADS))
     """For an `allow` that is not async: one that hangs must not hold the default executor, and the end of the loop."""
 
     async def granted(self, user: User, scopes: Iterable[str]) -> list[str]:

@@ -147,7 +147,7 @@ def _signed(token: str, key: Key | None, algorithm: str) -> JsonObject | None:
         return None
     try:
         return dict(jwt.decode(token, key, algorithms=[algorithm]).claims)
-    except (JoseError, ValueError, TypeError):
+    except (JoseError, ValueError, TypeError, RecursionError):
         return None
 
 
@@ -182,11 +182,11 @@ def _is_time(value: object) -> TypeGuard[float]:
 
 
 def scopes_in(claims: JsonObject, names: Iterable[str]) -> list[str]:
-    """The scopes that claims name: a text with spaces between them, or a list."""
+    """The scopes that claims name: a text with spaces between them, and no other kind of space, or a list."""
     found: list[str] = []
     for name in names:
         value = claims.get(name)
-        listed = value.split() if isinstance(value, str) else value if isinstance(value, list) else ()
+        listed = value.split(" ") if isinstance(value, str) else value if isinstance(value, list) else ()
         found += (one for one in listed if isinstance(one, str) and is_scope(one))
     return found
 

@@ -140,10 +140,10 @@ def Entra(*, tenant: str, client_id: str, client_secret: str = "", scopes: Texts
         raise ValueError(f"tenant of Entra must be the id of one tenant: {tenant!r} would let in users of all of them")
     given: _Given = {"client_id": client_id, "client_secret": client_secret, "scopes": scopes}
     given["audience"] = [client_id, f"api://{client_id}"]
-    issuer, claims = f"https://login.microsoftonline.com/{tenant}/v2.0", ("scp", "roles")
-    known = {"azp": ""}  # which client it was given to
+    issuer, scp = f"https://login.microsoftonline.com/{tenant}/v2.0", ("scp", "roles")
+    azp = {"azp": ""}  # which client an access token was given to
     return OpenID(
-        issuer=issuer, name="Microsoft", upstream_scopes=OFFLINE, scope_claims=claims, access_claims=known, **given
+        issuer=issuer, name="Microsoft", upstream_scopes=OFFLINE, scope_claims=scp, access_claims=azp, **given
     )
 
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from redstart.access.authenticator import THREADS
 from redstart.access.verifier import AuthError, Keeper, TokenVerifier
 from redstart.asking.seal import MAKE_ONE, found_keys
 from redstart.auth.checked import CheckedTokens
@@ -17,7 +16,6 @@ from redstart.auth.clients import SCHEMES, OAuthClients
 from redstart.auth.issuing import Allow, IssuingServer, Policy
 from redstart.auth.records import Kept, UpstreamTokens
 from redstart.auth.upstream import Application, SignInRefused, Upstream
-from redstart.execution.threads import Pool
 from redstart.features.errors import SettingsError, ToolError, log
 from redstart.features.principal import User
 from redstart.features.rules import scope_list, texts
@@ -60,8 +58,7 @@ class OAuthProxy(TokenVerifier):
             raise ValueError("token_seconds and sign_in_days of OAuthProxy must be more than 0")
         more = tuple(one for one in scope_list("optional_scopes", optional_scopes) if one not in self.scopes)
         named = texts("claims", claims)
-        seconds = float(token_seconds), sign_in_days * 86400.0
-        self._policy = Policy(self.scopes, more, allow, named, *seconds, Pool(THREADS))
+        self._policy = Policy(self.scopes, more, allow, named, float(token_seconds), sign_in_days * 86400.0)
         asked = None if upstream_scopes is None else scope_list("upstream_scopes", upstream_scopes)
         self._upstream = Upstream(application, asked)
         self._redirects = texts("redirect_schemes", redirect_schemes), texts("trusted_clients", trusted_clients)
