@@ -58,6 +58,20 @@ def test_what_is_not_a_document(site: Issuer, status: int, headers: dict[str, st
     assert "secret" not in str(caught.value)
 
 
+def test_a_body_in_the_smallest_parts_there_are(site: Issuer) -> None:
+    """Each chunk is a turn of the loop, whatever is in it: 256 KiB of them kept others waiting for five seconds."""
+    parts = b"".join(b"1\r\n \r\n" for _ in range(MAX_BYTES // 2))
+
+    def chunked(form: bytes) -> tuple[int, dict[str, str], bytes]:
+        return 200, {"transfer-encoding": "chunked", "connection": "close"}, parts + b"0\r\n\r\n"
+
+    site.documents["/doc"] = chunked
+    with pytest.raises(FetchError, match="is larger than"):
+        got(site)
+    site.documents["/doc"] = lambda form: (200, {"transfer-encoding": "chunked"}, b'3\r\n{"a\r\n4\r\n":1}\r\n0\r\n\r\n')
+    assert got(site) == {"a": 1}
+
+
 def test_a_redirect_within_the_origin(site: Issuer) -> None:
     site.serve("/doc", b"", 301, location="/there?x=1")
     site.serve("/there?x=1", {"a": 1})

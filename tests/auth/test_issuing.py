@@ -263,6 +263,38 @@ def test_allow_may_be_async_and_is_asked_again_at_each_refresh(provider: Provide
     play(provider, script, allow=allow)
 
 
+@pytest.mark.parametrize("how", ["raises", "hangs"])
+def test_an_allow_that_fails_at_a_refresh_is_no_end_of_the_sign_in(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(issuing, "ALLOW_SECONDS", 0.2 if how == "hangs" else 10.0)
+    away = False
+
+    async def allow(user: User) -> bool:
+        if away:
+            if how == "hangs":
+                await asyncio.Event().wait()
+            raise ConnectionError("the directory is away")
+        return True
+
+    async def script(browser: Browser) -> None:
+        nonlocal away
+        token = (await browser.tokens())["refresh_token"]
+        away = True
+        assert error_of(await browser.refresh(token)) == (503, "temporarily_unavailable")
+        away = False
+        assert (await browser.refresh(token)).status_code == 200
+
+    play(provider, script, allow=allow)
+
+
+def test_an_allow_that_says_what_cannot_be_read_keeps_a_person_out(provider: Provider) -> None:
+    async def script(browser: Browser) -> None:
+        assert (await browser.authorize())["error"] == "access_denied"
+
+    play(provider, script, allow=lambda user: object())
+
+
 def test_an_allow_that_hangs_holds_nothing_but_its_own_thread(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:

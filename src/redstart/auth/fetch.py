@@ -22,6 +22,8 @@ SECONDS: Final = 5.0
 """For one document: name, connection, redirects and body together."""
 MAX_BYTES: Final = 256 * 1024
 MAX_REDIRECTS: Final = 3
+LEAST_PART: Final = 64
+"""What each part of a body counts at least: one byte at a time is most of the work, and leaves no time for others."""
 LOOK_UPS: Final = 256
 """Names of peers that are looked up at once: more than one address may ask for in the time that a slow one takes."""
 
@@ -94,10 +96,10 @@ class Fetcher:
                     raise FetchError(f"{shown(url)} answered {response.status_code}", response.status_code)
                 if response.headers.get("content-encoding", "identity") != "identity":
                     raise FetchError(f"{shown(url)} is compressed, although that was not asked for")
-                body = b""
+                body, size = b"", 0
                 async for part in response.aiter_raw():
-                    body += part
-                    if len(body) > self._max_bytes:
+                    body, size = body + part, size + max(len(part), LEAST_PART)
+                    if size > self._max_bytes:
                         raise FetchError(f"{shown(url)} is larger than {self._max_bytes} bytes")
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             raise FetchError(f"{shown(url)} cannot be reached: {type(error).__name__}: {error}"[:500]) from None

@@ -99,13 +99,12 @@ class Introspection(RemoteCheck):
         return await self.fetcher.post(self.url, form, self._headers)
 
     def user(self, claims: JsonObject) -> User | None:
-        if claims.get("active") is not True or not is_current(claims, LEEWAY):
+        is_access = claims.get("token_use", "access") in ("access", "access_token")  # it knows refresh tokens too
+        if claims.get("active") is not True or not is_access or not is_current(claims, LEEWAY):
             return None
         if claims.get("iss", self.issuer) != self.issuer:
             return None
         if not names_any(claims.get(self._audience_claim), self._audiences):
-            return None
-        if claims.get("token_use", "access_token") not in ("access_token", "access"):  # it knows refresh tokens too
             return None
         return user_of(claims, self.issuer, scopes_in(claims, self._scope_claims))
 

@@ -46,7 +46,6 @@ BURST, RATES = 100.0, {"register": 0.2, "page": 2.0, "agree": 0.2, "sign-in": 50
 """How often one address may register clients, open the page or agree, and one person sign in: at once, and a second
 after that. What is kept of those who agree and sign in is then a small part of the room for all of them."""
 ALLOW_SECONDS: Final = 10.0
-ALLOW_THREADS: Final = 8
 _CHALLENGE: Final = re.compile(r"[\w-]{43}", re.ASCII)
 _VERIFIER: Final = re.compile(r"[\w.~-]{43,128}", re.ASCII)
 _NO_STORE: Final = (b"cache-control", b"no-store")
@@ -58,7 +57,7 @@ UNKNOWN_CLIENT: Final = (
 WRONG_REDIRECT: Final = "The application wants the answer at an address that it has not registered (redirect_uri)."
 FOREIGN: Final = "This was begun in another browser. If somebody has sent you a link, do not go on; else begin again."
 OVER: Final = "This sign-in has expired, or it was used before. Start again in your application."
-AWAY: Final = "The identity provider, or the store of this server, does not answer. Try again in a minute."
+AWAY: Final = "Something that this server needs for a sign-in does not answer. Try again in a minute."
 
 
 class Denied(OAuthError):
@@ -80,7 +79,7 @@ class Policy(Struct, frozen=True):
     claims: tuple[str, ...]
     token_seconds: float
     sign_in_seconds: float
-    pool: Pool = field(default_factory=lambda: Pool(ALLOW_THREADS))
+    pool: Pool = field(default_factory=Pool)
     """For an `allow` that is not async: one that hangs must not hold the default executor, and the end of the loop."""
 
     async def granted(self, user: User, scopes: Iterable[str]) -> list[str]:
@@ -89,11 +88,14 @@ class Policy(Struct, frozen=True):
         scopes = [one for one in scopes if one in self.scopes or one in self.optional]  # those of today
         if (allow := self.allow) is not None:
             decision = allow(user) if is_async(allow) else self.pool.run(lambda: allow(user), {})
-            async with asyncio.timeout(ALLOW_SECONDS):
-                found = await decision
+            try:
+                async with asyncio.timeout(ALLOW_SECONDS):
+                    found = await decision
+            except Exception as error:  # it is the operator's, and may ask another service
+                raise AuthError(503, f"allow= has failed: {type(error).__name__}: {error}") from error
         if found is True:
             return scopes
-        allowed = found.split() if isinstance(found, str) else list(found or ())  # type: ignore[call-overload]
+        allowed = found.split() if isinstance(found, str) else list(found) if isinstance(found, Iterable) else []
         if not allowed or not set(self.scopes) <= set(allowed):  # an empty set is not a yes, even if no scope is needed
             raise SignInRefused("This account is not allowed to use this server")
         return [one for one in scopes if one in allowed]
