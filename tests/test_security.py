@@ -122,7 +122,7 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
         "transports/test_sessions.py::test_one_caller_evicts_nobody_else_and_no_call_that_runs",
         "transports/test_shares.py::test_streams_have_a_limit_of_their_own",
         "auth/test_issuing.py::test_an_abandoned_page_leaves_nothing_in_the_store",
-        "auth/test_issuing.py::test_registrations_do_not_take_the_room_of_those_who_have_signed_in",
+        "auth/test_issuing.py::test_registrations_take_no_room",
         "transports/test_serve.py::test_a_request_that_trickles_in_is_cut_off",
     ),
     "Noise on stdout (mempalace#864, jumpstarter#383)": (

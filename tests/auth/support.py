@@ -57,6 +57,8 @@ def issuing() -> Iterator[Issuer]:
     issuer = Issuer()
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_GET(self) -> None:
             form = self.rfile.read(int(self.headers.get("content-length", 0)))
             issuer.asked.append(self.path)
@@ -65,7 +67,8 @@ def issuing() -> Iterator[Issuer]:
             answer = issuer.documents.get(self.path)
             status, headers, body = answer(form) if answer is not None else missing
             self.send_response(status)
-            for name, value in {"content-length": str(len(body)), **headers}.items():
+            length = {} if "transfer-encoding" in headers else {"content-length": str(len(body))}
+            for name, value in {**length, **headers}.items():
                 self.send_header(name, value)
             with suppress(ConnectionError):  # a client may read no further than it has to
                 self.end_headers()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from auth.support import Issuer, issuing
 from redstart import Server
 from redstart.auth.clients import MAX_DOCUMENT, SCHEMES, OAuthClients, OAuthError, is_redirect, is_same_redirect
 from redstart.auth.records import Kept
+from redstart.features.registry import hidden_character
 from support import run
 
 BACK = "http://127.0.0.1/back"
@@ -18,6 +20,13 @@ BACK = "http://127.0.0.1/back"
 
 def clients(*trusted: str) -> OAuthClients:
     return OAuthClients(Kept(Server("notes", keys=["a key that is long enough"]).runtime), SCHEMES, trusted)
+
+
+def deep(levels: int) -> Any:
+    found: Any = 1
+    for _ in range(levels):
+        found = {"a": found}
+    return found
 
 
 @pytest.mark.parametrize(
@@ -56,6 +65,20 @@ def test_redirects_that_are_allowed(uri: str) -> None:
         "https://app.example.com\\@evil.example",
         "https://evil.example\\.app.example.com/back",
         "https://[::1/back",
+        "http://[::1]evil.example/back",
+        "http://evil.example[::1]/back",
+        "https://app.example.com[::1]:443/back",
+        "https://[v1.x]/back",
+        "https://app.example.com%2eevil.example/back",
+        "https://app.example.com<br>/back",
+        "http://127.1/back",
+        "http://0x7f.1/back",
+        "http://2130706433/back",
+        "http://localhost./back",
+        "http://[::ffff:127.0.0.1]/back",
+        "http://[::1%25eth0]/back",
+        "https:app.example.com/back",
+        "com.example.app://[::1]evil/back",
         "https://app.example.com:99999/back",
         "javascript:alert(1)",
         "data:text/html,x",
@@ -104,6 +127,8 @@ def test_a_redirect_is_the_known_one_to_the_letter_but_for_the_port_of_this_mach
         ({"redirect_uris": []}, "invalid_redirect_uri"),
         ({"redirect_uris": BACK}, "invalid_redirect_uri"),
         ({"redirect_uris": [BACK, "javascript:x"]}, "invalid_redirect_uri"),
+        ({"redirect_uris": [BACK, 1]}, "invalid_redirect_uri"),
+        ({"redirect_uris": [deep(100_000)]}, "invalid_redirect_uri"),  # nested as deeply as can be read, and more
         ({"redirect_uris": [f"{BACK}{n}" for n in range(11)]}, "invalid_redirect_uri"),
         ({"redirect_uris": [BACK], "token_endpoint_auth_method": "private_key_jwt"}, "invalid_client_metadata"),
         ({"redirect_uris": [BACK], "token_endpoint_auth_method": None}, "invalid_client_metadata"),
@@ -113,14 +138,27 @@ def test_a_redirect_is_the_known_one_to_the_letter_but_for_the_port_of_this_mach
 )
 def test_what_cannot_be_registered(document: Any, code: str) -> None:
     with pytest.raises(OAuthError) as caught:
-        run(clients().register(document))
+        clients().register(document)
     assert caught.value.code == code
+
+
+def test_a_name_has_no_character_that_people_do_not_see() -> None:
+    """The rule for the names of tools, and more: a client is somebody else's."""
+    everything = list(map(chr, range(sys.maxunicode + 1)))
+    hidden = [one for one in everything if hidden_character(one)]
+    others = "\u00ad\u061c\u180e\u200c\u200e\u206a\U0001d173\ue000\u2028\n\ud800"
+    assert len(hidden) > 150
+    known = clients()
+    for one in (*hidden, *others):
+        said = known.register({"redirect_uris": [BACK], "client_name": f"Bi{one}rds"})
+        assert said["client_name"] == "Birds", repr(one)
+    assert known.register({"redirect_uris": [BACK], "client_name": "Vögel 鳥 🐦"})["client_name"] == "Vögel 鳥 🐦"
 
 
 def test_a_client_without_a_method_gets_a_secret() -> None:
     async def main() -> None:
         known = clients()
-        said = await known.register({"redirect_uris": [BACK]})
+        said = known.register({"redirect_uris": [BACK]})
         assert said["token_endpoint_auth_method"] == "client_secret_basic"
         assert said["client_secret_expires_at"] == 0  # never
         assert said["grant_types"] == ["authorization_code", "refresh_token"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -56,6 +58,20 @@ def test_what_is_not_a_document(site: Issuer, status: int, headers: dict[str, st
     assert "secret" not in str(caught.value)
 
 
+def test_a_body_in_the_smallest_parts_there_are(site: Issuer) -> None:
+    """Each chunk is a turn of the loop, whatever is in it: 256 KiB of them kept others waiting for five seconds."""
+    parts = b"".join(b"1\r\n \r\n" for _ in range(MAX_BYTES // 2))
+
+    def chunked(form: bytes) -> tuple[int, dict[str, str], bytes]:
+        return 200, {"transfer-encoding": "chunked", "connection": "close"}, parts + b"0\r\n\r\n"
+
+    site.documents["/doc"] = chunked
+    with pytest.raises(FetchError, match="is larger than"):
+        got(site)
+    site.documents["/doc"] = lambda form: (200, {"transfer-encoding": "chunked"}, b'3\r\n{"a\r\n4\r\n":1}\r\n0\r\n\r\n')
+    assert got(site) == {"a": 1}
+
+
 def test_a_redirect_within_the_origin(site: Issuer) -> None:
     site.serve("/doc", b"", 301, location="/there?x=1")
     site.serve("/there?x=1", {"a": 1})
@@ -103,6 +119,10 @@ def test_it_takes_no_longer_than_its_time(site: Issuer, monkeypatch: pytest.Monk
         ("https://127.0.0.1:x/", "is not a URL that can be read"),
         ("https://no-such-name.invalid/", "is not known"),
         ("https://[::1/", "is not a URL that can be read"),
+        ("https://[::1]login.example.com/", "is not a URL that can be read"),
+        ("https://login.example.com[::1]/", "is not a URL that can be read"),
+        ("https://127.0.0.1%2f.example.com/", "is not a URL that can be read"),
+        ("https://127.0.0.1\\@login.example.com/", "is not a URL that can be read"),
         ("", "is not a URL that can be read"),
     ],
 )
@@ -115,7 +135,8 @@ def test_a_url_that_is_refused_from_anybody(url: str, words: str) -> None:
     "host",
     ["127.0.0.1", "localhost", "10.0.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "[::1]",
      "[fe80::1]", "[fd00::1]", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "[2002:a00:1::1]", "224.0.0.1", "2130706433",
-     "[fec0::1]", "[::7f00:1]", "[::ffff:0:a00:1]", "[64:ff9b:1::a00:1]", "[3fff::1]", "192.0.0.192", "168.63.129.16"],
+     "127.1", "0x7f.1", "0177.0.0.1", "127.0.0.1.", "localhost.", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "[fec0::1]",
+     "[::7f00:1]", "[::ffff:0:a00:1]", "[64:ff9b:1::a00:1]", "[3fff::1]", "192.0.0.192", "168.63.129.16"],
 )  # fmt: skip
 def test_an_address_that_is_not_public_is_only_for_the_operator(host: str) -> None:
     with pytest.raises(FetchError, match="no public address"):
@@ -130,3 +151,35 @@ def test_another_port_is_another_origin(site: Issuer) -> None:
 
 def test_public_addresses() -> None:
     assert all(is_public(ip_address(one)) for one in ("8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"))
+
+
+def test_names_that_are_slow_keep_nobody_else_waiting(site: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns a name decides how long its look-up takes, and no look-up can be ended."""
+    monkeypatch.setattr("redstart.auth.fetch.LOOK_UPS", 50)
+    site.serve("/jwks", {"keys": []})
+    release, slow, look_up = threading.Event(), threading.Semaphore(0), socket.getaddrinfo
+
+    def getaddrinfo(host: str, *more: Any, **options: Any) -> Any:
+        if host.endswith(".slow.invalid"):
+            slow.release()
+            assert release.wait(30)
+        return look_up(host, *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+    async def main() -> None:
+        peers = Fetcher()
+        waiting = [asyncio.create_task(peers.get(f"https://{n}.slow.invalid/client.json")) for n in range(50)]
+        await asyncio.to_thread(slow.acquire)  # the default executor is free, although a look-up has begun
+        with pytest.raises(FetchError, match="too many names"):
+            await peers.get("https://more.slow.invalid/client.json")
+        assert await Fetcher([site.url]).get(f"{site.url}/jwks") == {"keys": []}
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    try:
+        run(main())  # its end waits for the default executor
+        assert not release.is_set()
+    finally:
+        release.set()

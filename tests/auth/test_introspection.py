@@ -83,6 +83,11 @@ def test_an_active_token(issuer: Issuer) -> None:
         ({"sub": None}, 401),
         ({"sub": True}, 401),
         ({"scope": "read"}, 403),
+        ({"cnf": {"jkt": "x"}, "token_type": "DPoP"}, 401),
+        ({"token_use": "access_token", "token_type": "Bearer"}, 200),
+        ({"token_use": "refresh_token"}, 401),
+        ({"token_use": "id"}, 401),
+        ({"token_use": []}, 401),
     ],
     ids=str,
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
@@ -38,9 +39,9 @@ def provider() -> Iterator[Provider]:
 
 def serving(provider: Provider, **options: Any) -> Server:
     upstream = OpenID(issuer=provider.url, client_id="web", client_secret="s3cret", name="The Provider")
-    store = options.pop("store", None)
+    store, keys = options.pop("store", None), options.pop("keys", ["a key that is long enough"])
     auth = OAuthProxy(upstream, **options)
-    server = Server("notes", auth=auth, keys=["a key that is long enough"], store=store)
+    server = Server("notes", auth=auth, keys=keys, store=store)
 
     @server.tool
     async def whoami(ctx: Context) -> str:
@@ -260,6 +261,57 @@ def test_allow_may_be_async_and_is_asked_again_at_each_refresh(provider: Provide
         assert error_of(await browser.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
 
     play(provider, script, allow=allow)
+
+
+@pytest.mark.parametrize("how", ["raises", "hangs"])
+def test_an_allow_that_fails_at_a_refresh_is_no_end_of_the_sign_in(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(issuing, "ALLOW_SECONDS", 0.2 if how == "hangs" else 10.0)
+    away = False
+
+    async def allow(user: User) -> bool:
+        if away:
+            if how == "hangs":
+                await asyncio.Event().wait()
+            raise ConnectionError("the directory is away")
+        return True
+
+    async def script(browser: Browser) -> None:
+        nonlocal away
+        token = (await browser.tokens())["refresh_token"]
+        away = True
+        assert error_of(await browser.refresh(token)) == (503, "temporarily_unavailable")
+        away = False
+        assert (await browser.refresh(token)).status_code == 200
+
+    play(provider, script, allow=allow)
+
+
+def test_an_allow_that_says_what_cannot_be_read_keeps_a_person_out(provider: Provider) -> None:
+    async def script(browser: Browser) -> None:
+        assert (await browser.authorize())["error"] == "access_denied"
+
+    play(provider, script, allow=lambda user: object())
+
+
+def test_an_allow_that_hangs_holds_nothing_but_its_own_thread(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(issuing, "ALLOW_SECONDS", 0.2)
+    release, ended = threading.Event(), threading.Event()
+
+    def allow(user: User) -> bool:
+        release.wait(20)
+        ended.set()
+        return True
+
+    async def script(browser: Browser) -> None:
+        assert (await browser.authorize())["error"] == "server_error"
+
+    play(provider, script, allow=allow)
+    assert not ended.is_set(), "the end of the loop has waited for it"
+    release.set()
 
 
 def test_a_person_who_declines_and_a_provider_that_refuses(provider: Provider) -> None:
@@ -557,39 +609,90 @@ def test_what_is_kept_for_a_client_is_small(provider: Provider) -> None:
     play(provider, script)
 
 
-def test_registrations_do_not_take_the_room_of_those_who_have_signed_in(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(issuing, "BURST", 1000.0)
+def test_registrations_take_no_room(provider: Provider) -> None:
+    """Anybody may register, so that must not keep others from doing so, or from signing in."""
+    store = MemoryStore()
 
     async def script(browser: Browser) -> None:
-        tokens, id = await browser.tokens(), browser.client_id
-        for _ in range(300):
-            full = await browser.register(client_name="x" * 80)
-            if full.status_code != 201:
-                break
-        assert full.status_code == 503
-        browser.client_id = id
+        before, ids = len(store), {browser.client_id}
+        for _ in range(50):
+            await browser.register(redirect_uris=[CALLBACK, f"https://a.example/{'x' * 1900}"])
+            ids.add(browser.client_id)
+        assert len(store) == before
+        assert len(ids) == 51
+        assert "code" in await browser.authorize()
+
+    play(provider, script, store=store)
+
+
+def test_those_who_only_agree_do_not_take_the_room_of_others(provider: Provider) -> None:
+    """One form can be sent again and again: from one address not without end, and never at the cost of the others."""
+    store = MemoryStore(max_bytes=1_200_000)  # for a few people, or for some 20 who agree and come from everywhere
+
+    async def script(browser: Browser) -> None:
+        callback = await browser.to_callback()
+        async with Browser(URL, provider, browser.app, "192.0.2.1") as other:
+            other.client_id = browser.client_id
+            page = await other.page(state="s" * 4000)
+            codes = {(await other.agree(page)).status_code for _ in range(int(issuing.BURST) + 5)}
+        assert codes == {303, 503, 429}
+        tokens = (await browser.redeem((await browser.finish(callback))["code"])).json()
         assert (await browser.refresh(tokens["refresh_token"])).status_code == 200
-        assert (await browser.redeem((await browser.authorize())["code"])).status_code == 200
 
-    play(provider, script, store=MemoryStore(max_bytes=400_000))
+    play(provider, script, store=store)
 
 
-def test_a_client_with_which_somebody_has_signed_in_is_kept_for_long(provider: Provider) -> None:
+def test_one_address_is_a_small_part_of_all_who_agree(provider: Provider) -> None:
     now = [0.0]
+    store = MemoryStore(clock=lambda: now[0])
 
     async def script(browser: Browser) -> None:
-        await browser.tokens()
-        used = browser.client_id
-        await browser.register()
-        now[0] += clients.UNUSED + 1
-        assert (await browser.page()).status_code == 400
-        assert (await browser.page(client_id=used)).status_code == 200
-        now[0] += clients.USED
-        assert (await browser.page(client_id=used)).status_code == 400
+        page, codes = await browser.page(state="s" * 4000), set()
+        for second in range(0, int(issuing.PAGE_SECONDS) - 1, 15):
+            now[0] = float(second)
+            codes |= {(await browser.agree(page)).status_code for _ in range(5 if second else 100)}
+        assert codes == {303, 429}
+        assert len(store) < 300
+        browser.address = "192.0.2.1"
+        assert "code" in await browser.authorize()
 
-    play(provider, script, store=MemoryStore(clock=lambda: now[0]))
+    play(provider, script, store=store)
+
+
+def test_one_person_does_not_sign_in_without_end(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issuing, "BURST", 3.0)
+    for what in ("register", "page", "agree"):
+        monkeypatch.setitem(issuing.RATES, what, 1000.0)
+
+    async def script(browser: Browser) -> None:
+        for _ in range(3):
+            assert "code" in await browser.authorize()
+        assert (await browser.authorize())["error"] == "access_denied"
+        browser.http.cookies.clear()
+        assert "code" in await browser.authorize("bob")
+
+    play(provider, script)
+
+
+def test_a_client_with_which_somebody_has_signed_in_outlives_the_key_of_its_id(provider: Provider) -> None:
+    now = [0.0]
+    store, old, new = MemoryStore(clock=lambda: now[0]), "the first key of all", "the second key of all"
+    servers = [serving(provider, store=store, keys=keys) for keys in ([old], [new, old], [new])]
+
+    async def main() -> None:
+        async with Browser(URL, provider, servers[0].asgi()) as browser:
+            await browser.register()
+            unused = browser.client_id
+            await browser.register()
+            browser.app = servers[1].asgi()
+            await browser.tokens()
+            browser.app = servers[2].asgi()
+            assert (await browser.page()).status_code == 200
+            assert (await browser.page(client_id=unused)).status_code == 400
+            now[0] += clients.USED + 1
+            assert (await browser.page()).status_code == 400
+
+    run(main(), *servers)
 
 
 def test_a_person_of_whom_the_provider_says_much(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,9 @@ BAD: dict[str, Callable[[Issuer], str]] = {
     "five parts": lambda issuer: "e30.e30.e30.e30.e30",
     "a deep head": lambda issuer: f"{_deep({'alg': 'RS256', 'kid': 'one'})}.e30.e30",
     "deep claims": lambda issuer: f"{issuer.token().split('.')[0]}.{_deep({'sub': 'root'})}.e30",
+    "deep claims that are signed": lambda issuer: _signed(
+        issuer, f"{issuer.token().split('.')[0]}.{_deep(_claims(issuer))}"
+    ),
     "an algorithm of another kind of key": lambda issuer: f"{_part({'alg': 'ES256', 'kid': 'one'})}.e30.e30",
     "expired": lambda issuer: issuer.token({"exp": time.time() - 60}),
     "no expiry": lambda issuer: issuer.token({"exp": None}),
@@ -99,6 +102,8 @@ BAD: dict[str, Callable[[Issuer], str]] = {
     "an audience that is an object": lambda issuer: issuer.token({"aud": [{"a": AUDIENCE}]}),
     "an expiry beyond all time": lambda issuer: issuer.token({"exp": 1e300}),
     "a subject that is true": lambda issuer: issuer.token({"sub": True}),
+    "a token for the holder of a key": lambda issuer: issuer.token({"cnf": {"jkt": "x"}}),
+    "a token for the holder of a certificate": lambda issuer: issuer.token({"cnf": {"x5t#S256": "x"}}),
     "no subject": lambda issuer: issuer.token({"sub": None}),
     "an empty subject": lambda issuer: issuer.token({"sub": " "}),
     "another key without an id": lambda issuer: issuer.token(key=RSAKey.generate_key(2048), kid=None),
@@ -162,6 +167,10 @@ def _deep(value: dict[str, object]) -> str:
     return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
 
+def _claims(issuer: Issuer) -> dict[str, object]:
+    return {"iss": issuer.url, "aud": AUDIENCE, "sub": "ada", "exp": NOW + 600}
+
+
 def _unsigned(issuer: Issuer) -> str:
     body = issuer.token().split(".")[1]
     return f"{_part({'alg': 'none', 'kid': 'one'})}.{body}."
@@ -175,7 +184,12 @@ def _tampered(issuer: Issuer) -> str:
 
 def _critical(issuer: Issuer) -> str:
     """A header that must be understood, and is not; signed by hand, because the library refuses to."""
-    signed = f"{_part({'alg': 'RS256', 'kid': 'one', 'crit': ['new'], 'new': 1})}.{issuer.token().split('.')[1]}"
+    return _signed(
+        issuer, f"{_part({'alg': 'RS256', 'kid': 'one', 'crit': ['new'], 'new': 1})}.{issuer.token().split('.')[1]}"
+    )
+
+
+def _signed(issuer: Issuer, signed: str) -> str:
     private: Any = issuer.keys[0].private_key
     signature = private.sign(signed.encode(), PKCS1v15(), SHA256())
     return f"{signed}.{urlsafe_b64encode(signature).rstrip(b'=').decode()}"
@@ -183,8 +197,7 @@ def _critical(issuer: Issuer) -> str:
 
 def _confused(issuer: Issuer) -> str:
     secret = OctKey.import_key(json.dumps(issuer.keys[0].as_dict(private=False)))
-    claims = {"iss": issuer.url, "aud": AUDIENCE, "sub": "root", "exp": NOW + 600}
-    return jwt.encode({"alg": "HS256", "kid": "one"}, claims, secret, algorithms=["HS256"])
+    return jwt.encode({"alg": "HS256", "kid": "one"}, _claims(issuer), secret, algorithms=["HS256"])
 
 
 @pytest.mark.parametrize("make", GOOD.values(), ids=GOOD)
@@ -204,6 +217,14 @@ def test_bad_tokens(issuer: Issuer, make: Callable[[Issuer], str]) -> None:
 
 def test_a_token_without_a_scope_that_all_need(issuer: Issuer) -> None:
     assert user_of(verifier(issuer, scopes="admin"), issuer.token()) == [403]
+
+
+@pytest.mark.parametrize(
+    "scope", ["mcp\u00a0admin", "mcp\u2003admin", "mcp\tadmin", "\u0430dmin", "admin\u200b", "Admin"]
+)
+def test_scopes_that_look_like_another_one(issuer: Issuer, scope: str) -> None:
+    """Some issuers repeat what a client has asked for, and only a space is between two scopes."""
+    assert user_of(verifier(issuer, scopes="admin"), issuer.token({"scope": scope})) == [403]
 
 
 def test_the_claim_of_the_audience_can_be_another_one(issuer: Issuer) -> None:

@@ -13,7 +13,7 @@ import pytest
 from auth.support import Issuer, issuing
 from redstart import User
 from redstart.access.verifier import AuthError, TokenVerifier
-from redstart.auth import Auth0, Cognito, Entra, GitHub, Google, Keycloak, Okta, WorkOS
+from redstart.auth import Auth0, Cognito, Entra, GitHub, Google, Keycloak, Okta, OpenID, WorkOS, providers
 from redstart.auth.jwt import JWT
 from support import run
 
@@ -149,6 +149,46 @@ def test_keycloak_with_the_tokens_of_a_realm(site: Issuer) -> None:
     assert isinstance(user, User)
     assert user.claims["preferred_username"] == "ada"
     assert run(ask(auth, site.token({**claims, "aud": "account"}))) is None
+
+
+KEYCLOAK = {"aud": "mcp", "azp": "mcp", "scope": None, "preferred_username": "ada"}
+ENTRA = {"aud": "mcp", "ver": "2.0", "tid": "contoso", "oid": "1", "scope": None}
+COGNITO = {"aud": None, "scope": None}
+
+
+@pytest.mark.parametrize(
+    ("preset", "claims", "known"),
+    [
+        ("Keycloak", {**KEYCLOAK, "typ": "Bearer"}, True),
+        ("Keycloak", {**KEYCLOAK, "typ": "ID", "at_hash": "x", "nonce": "n"}, False),
+        ("Keycloak", {**KEYCLOAK, "typ": "Refresh"}, False),
+        ("Keycloak", {**KEYCLOAK, "typ": "DPoP", "cnf": {"jkt": "x"}}, False),
+        ("Keycloak", {**KEYCLOAK, "typ": ["Bearer"]}, False),
+        ("Keycloak", KEYCLOAK, False),
+        ("Entra", {**ENTRA, "azp": "another app", "azpacr": "0", "scp": "mcp"}, True),
+        ("Entra", {**ENTRA, "azp": "a service", "azpacr": "2", "roles": ["mcp"]}, True),
+        ("Entra", {**ENTRA, "nonce": "n", "name": "Ada"}, False),
+        ("Entra", {**ENTRA, "nonce": "n", "roles": ["mcp"]}, False),
+        ("Entra", {**ENTRA, "azp": "", "nonce": "n"}, False),
+        ("Cognito", {**COGNITO, "client_id": "mcp", "token_use": "access"}, True),
+        ("Cognito", {**COGNITO, "client_id": "other", "token_use": "access"}, False),
+        ("Cognito", {**COGNITO, "aud": "mcp", "token_use": "id"}, False),
+        ("Cognito", {**COGNITO, "client_id": "mcp", "token_use": "id"}, False),
+    ],
+    ids=str,
+)
+def test_an_id_token_is_not_an_access_token(
+    site: Issuer, monkeypatch: pytest.MonkeyPatch, preset: str, claims: dict[str, Any], known: bool
+) -> None:
+    """It is given to an application that signs people in, which may be another site than this server."""
+    site.publish()
+    monkeypatch.setattr(providers, "OpenID", lambda issuer, **given: OpenID(issuer=site.url, **given))
+    auth = {
+        "Keycloak": lambda: Keycloak(url=site.url, realm="birds", audience="mcp"),
+        "Entra": lambda: Entra(tenant="contoso", client_id="mcp"),
+        "Cognito": lambda: Cognito(region="r", user_pool="r_p", client_id="mcp"),
+    }[preset]()
+    assert (run(ask(auth, site.token(claims))) is not None) is known
 
 
 @pytest.mark.parametrize("tenant", ["common", "organizations", "consumers"])

@@ -8,15 +8,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from hmac import compare_digest
-from secrets import token_urlsafe
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from redstart.auth.fetch import Fetcher, FetchError
 from redstart.auth.records import Kept, digest, secret
+from redstart.store.shared import StoreFull
 from redstart.transports.outgoing import split_url
 from redstart.wire.jsonrpc import JsonObject, encode
 
@@ -27,19 +29,16 @@ SCHEMES: Final = ("cursor", "vscode", "vscode-insiders", "windsurf")
 MAX_REDIRECTS: Final = 10
 MAX_URI: Final = 2000
 MAX_LISTED: Final = 4096
-"""The bytes of all redirect URIs of a client: it is kept before anybody has signed in with it."""
+"""The bytes of all redirect URIs of a client, which are a part of its id."""
 MAX_NAME: Final = 80
 MAX_DOCUMENT: Final = 16 * 1024
-UNUSED: Final = 24 * 3600.0
-"""Seconds for which a client is kept that nobody has signed in with."""
 USED: Final = 365 * 24 * 3600.0
-"""Seconds for which a client is kept after somebody has."""
+"""Seconds for which a client is kept after somebody has signed in with it."""
 FRESH: Final = 300.0
 MOST: Final = 256
 """Documents of clients that are remembered, and for how many seconds."""
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+")
-_UNSEEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
 class OAuthError(Exception):
@@ -92,7 +91,10 @@ class OAuthClients:
     async def find(self, id: str) -> OAuthClient | None:
         """The client of this id. OAuthError: the document of a client cannot be used, and the text says why."""
         if not is_document(id):
-            return await self._kept.get("client", id, OAuthClient)
+            # What anybody may ask for must not fill the store, so the id is the registration. A client in use is kept
+            # too: then it outlives the key that has sealed its id.
+            known = self._kept.open("client", id, OAuthClient) or await self._kept.get("client", id, OAuthClient)
+            return None if known is None else replace(known, id=id)
         until, client = self._read.get(id, (0.0, None))
         if client is None or until < time.monotonic():
             client = await self._fetch(id)
@@ -116,7 +118,7 @@ class OAuthClients:
             raise OAuthError("invalid_client", 'A client with a document must have token_endpoint_auth_method "none"')
         return OAuthClient(id, _name(document) or parts.hostname or id, self._redirects(document))
 
-    async def register(self, document: JsonObject) -> JsonObject:
+    def register(self, document: JsonObject) -> JsonObject:
         """Register a client as it describes itself; the response for it."""
         redirects = self._redirects(document)
         method = document.get("token_endpoint_auth_method", "client_secret_basic")
@@ -126,10 +128,9 @@ class OAuthClients:
             listed = document.get(field, [known])
             if not isinstance(listed, list) or known not in listed:
                 raise OAuthError("invalid_client_metadata", f"{field} must have {known}")
-        id, password = token_urlsafe(18), "" if method == "none" else secret()
-        name = _name(document) or "An application without a name"
-        client = OAuthClient(id, name, redirects, method, digest(password) if password else "")
-        await self._kept.put("client", id, client, UNUSED)
+        password, name = "" if method == "none" else secret(), _name(document) or "An application without a name"
+        client = OAuthClient("", name, redirects, method, digest(password) if password else "")
+        id = self._kept.seal("client", client)
         said: JsonObject = {"client_id": id, "client_id_issued_at": int(time.time()), "client_name": name}
         said |= {"redirect_uris": redirects, "response_types": ["code"], "token_endpoint_auth_method": method}
         said |= {"grant_types": ["authorization_code", "refresh_token"]}
@@ -140,15 +141,18 @@ class OAuthClients:
     async def used(self, id: str) -> None:
         """Somebody has signed in with this client: it is kept for long."""
         if not is_document(id) and (client := await self.find(id)) is not None:
-            await self._kept.put("client", id, client, USED)
+            with suppress(StoreFull):  # it is known by its id as long as the keys are the same
+                await self._kept.put("client", id, client, USED)
 
     def _redirects(self, document: JsonObject) -> list[str]:
         listed = document.get("redirect_uris")
-        if not isinstance(listed, list) or not 0 < len(listed) <= MAX_REDIRECTS or len(encode(listed)) > MAX_LISTED:
+        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+            raise OAuthError("invalid_redirect_uri", "redirect_uris must be a list of texts")
+        if not 0 < len(listed) <= MAX_REDIRECTS or len(encode(listed)) > MAX_LISTED:
             raise OAuthError("invalid_redirect_uri", f"redirect_uris: 1 to {MAX_REDIRECTS}, in all {MAX_LISTED} bytes")
         for one in listed:
             if not is_redirect(one, self._schemes):
-                raise OAuthError("invalid_redirect_uri", f"{str(one)[:200]} cannot be a redirect_uri: {_ALLOWED}")
+                raise OAuthError("invalid_redirect_uri", f"{one[:200]} cannot be a redirect_uri: {_ALLOWED}")
         return listed
 
 
@@ -156,9 +160,9 @@ _ALLOWED: Final = "allowed are https, http on this machine, and schemes with a d
 
 
 def _name(document: JsonObject) -> str:
-    """The name of a client for a page: short, and without invisible characters."""
+    """The name of a client for a page: short, and without characters that people do not see."""
     name = document.get("client_name")
-    return _UNSEEN.sub("", name)[:MAX_NAME].strip() if isinstance(name, str) else ""
+    return "".join(filter(str.isprintable, name))[:MAX_NAME].strip() if isinstance(name, str) else ""
 
 
 def is_redirect(uri: object, schemes: Iterable[str] = SCHEMES) -> bool:

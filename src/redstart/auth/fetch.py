@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
@@ -21,6 +22,10 @@ SECONDS: Final = 5.0
 """For one document: name, connection, redirects and body together."""
 MAX_BYTES: Final = 256 * 1024
 MAX_REDIRECTS: Final = 3
+LEAST_PART: Final = 64
+"""What each part of a body counts at least: one byte at a time is most of the work, and leaves no time for others."""
+LOOK_UPS: Final = 256
+"""Names of peers that are looked up at once: more than one address may ask for in the time that a slow one takes."""
 
 
 class FetchError(Exception):
@@ -39,6 +44,7 @@ class Fetcher:
         self._trusted = {origin_of(split_url(url)) for url in trusted}
         self._max_bytes = max_bytes
         self._redirects = redirects
+        self._places = threading.Semaphore(LOOK_UPS)
 
     async def get(self, url: str, headers: Mapping[str, str] = {}) -> JsonObject:
         """The JSON object at `url`. A redirect is followed only within its origin."""
@@ -90,10 +96,10 @@ class Fetcher:
                     raise FetchError(f"{shown(url)} answered {response.status_code}", response.status_code)
                 if response.headers.get("content-encoding", "identity") != "identity":
                     raise FetchError(f"{shown(url)} is compressed, although that was not asked for")
-                body = b""
+                body, size = b"", 0
                 async for part in response.aiter_raw():
-                    body += part
-                    if len(body) > self._max_bytes:
+                    body, size = body + part, size + max(len(part), LEAST_PART)
+                    if size > self._max_bytes:
                         raise FetchError(f"{shown(url)} is larger than {self._max_bytes} bytes")
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             raise FetchError(f"{shown(url)} cannot be reached: {type(error).__name__}: {error}"[:500]) from None
@@ -111,8 +117,11 @@ class Fetcher:
         _, host, port = origin
         if not host or not port or parts.username is not None:
             raise FetchError(f"{url} is not a URL that can be read: it must be https://…, without a user")
-        addresses = await addresses_of(host, port)
-        if origin not in self._trusted and not (addresses and all(map(is_public, addresses))):
+        trusted = origin in self._trusted
+        if not trusted and not self._places.acquire(blocking=False):
+            raise FetchError(f"{url} cannot be read now: too many names are looked up at the moment")
+        addresses = await addresses_of(host, port, None if trusted else self._places.release)
+        if not trusted and not (addresses and all(map(is_public, addresses))):
             # One text: a peer must not learn which names there are in the operator's network.
             raise FetchError(f"{url} has no public address, and the operator has not configured it")
         if not addresses:

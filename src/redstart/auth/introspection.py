@@ -99,7 +99,8 @@ class Introspection(RemoteCheck):
         return await self.fetcher.post(self.url, form, self._headers)
 
     def user(self, claims: JsonObject) -> User | None:
-        if claims.get("active") is not True or not is_current(claims, LEEWAY):
+        is_access = claims.get("token_use", "access") in ("access", "access_token")  # it knows refresh tokens too
+        if claims.get("active") is not True or not is_access or not is_current(claims, LEEWAY):
             return None
         if claims.get("iss", self.issuer) != self.issuer:
             return None

@@ -17,7 +17,7 @@ from hmac import compare_digest
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from redstart.access.verifier import AuthError, WebRequest
@@ -26,6 +26,7 @@ from redstart.auth.clients import LOOPBACK, METHODS, OAuthClient, OAuthClients, 
 from redstart.auth.fetch import FetchError
 from redstart.auth.records import Kept, SignIn, Turn, Wanted, digest, secret
 from redstart.auth.upstream import SignInRefused, Upstream, is_due
+from redstart.execution.threads import Pool
 from redstart.features.audit import note_refusal
 from redstart.features.errors import SettingsError, log
 from redstart.features.principal import User
@@ -41,8 +42,9 @@ GRACE: Final = 30.0
 """Seconds for which the last refresh token still works: its client may not have got the answer, or may run twice."""
 MAX_BODY: Final = 64 * 1024
 MAX_STATE: Final = 4096
-BURST, RATES = 100.0, {"register": 0.2, "page": 2.0}
-"""How often one address may register clients, and open the page or agree: at once, and a second after that."""
+BURST, RATES = 100.0, {"register": 0.2, "page": 2.0, "agree": 0.2, "sign-in": 50 / 86400}
+"""How often one address may register clients, open the page or agree, and one person sign in: at once, and a second
+after that. What is kept of those who agree and sign in is then a small part of the room for all of them."""
 ALLOW_SECONDS: Final = 10.0
 _CHALLENGE: Final = re.compile(r"[\w-]{43}", re.ASCII)
 _VERIFIER: Final = re.compile(r"[\w.~-]{43,128}", re.ASCII)
@@ -55,7 +57,7 @@ UNKNOWN_CLIENT: Final = (
 WRONG_REDIRECT: Final = "The application wants the answer at an address that it has not registered (redirect_uri)."
 FOREIGN: Final = "This was begun in another browser. If somebody has sent you a link, do not go on; else begin again."
 OVER: Final = "This sign-in has expired, or it was used before. Start again in your application."
-AWAY: Final = "The identity provider, or the store of this server, does not answer. Try again in a minute."
+AWAY: Final = "Something that this server needs for a sign-in does not answer. Try again in a minute."
 
 
 class Denied(OAuthError):
@@ -77,18 +79,23 @@ class Policy(Struct, frozen=True):
     claims: tuple[str, ...]
     token_seconds: float
     sign_in_seconds: float
+    pool: Pool = field(default_factory=Pool)
+    """For an `allow` that is not async: one that hangs must not hold the default executor, and the end of the loop."""
 
     async def granted(self, user: User, scopes: Iterable[str]) -> list[str]:
         """Which of these scopes a person may have. SignInRefused: this person is not let in."""
         found: object = True
         scopes = [one for one in scopes if one in self.scopes or one in self.optional]  # those of today
-        if self.allow is not None:
-            decision = self.allow(user) if is_async(self.allow) else asyncio.to_thread(self.allow, user)
-            async with asyncio.timeout(ALLOW_SECONDS):
-                found = await decision
+        if (allow := self.allow) is not None:
+            decision = allow(user) if is_async(allow) else self.pool.run(lambda: allow(user), {})
+            try:
+                async with asyncio.timeout(ALLOW_SECONDS):
+                    found = await decision
+            except Exception as error:  # it is the operator's, and may ask another service
+                raise AuthError(503, f"allow= has failed: {type(error).__name__}: {error}") from error
         if found is True:
             return scopes
-        allowed = found.split() if isinstance(found, str) else list(found or ())  # type: ignore[call-overload]
+        allowed = found.split() if isinstance(found, str) else list(found) if isinstance(found, Iterable) else []
         if not allowed or not set(self.scopes) <= set(allowed):  # an empty set is not a yes, even if no scope is needed
             raise SignInRefused("This account is not allowed to use this server")
         return [one for one in scopes if one in allowed]
@@ -228,7 +235,7 @@ class IssuingServer:
             document = None
         if not isinstance(document, dict):
             raise OAuthError("invalid_client_metadata", "The body must be a JSON object")
-        await visit.json(await self._clients.register(document), 201)
+        await visit.json(self._clients.register(document), 201)
 
     # ------------------------------------------------------------ a person signs in
 
@@ -265,7 +272,7 @@ class IssuingServer:
         return asked
 
     async def _consent(self, visit: OAuthVisit) -> None:
-        await self._limit(visit, "page")
+        await self._limit(visit, "agree")
         fields = await visit.form()
         asked = self._kept.open("asked", fields.get("asked", ""), Wanted)
         if asked is None or asked.expires < time.time() or asked.resource != visit.issuer:
@@ -294,6 +301,8 @@ class IssuingServer:
         try:
             user, tokens = await self._upstream.redeem(fields["code"], transaction, f"{visit.issuer}/oauth/callback")
             scopes = await self._policy.granted(user, asked.scopes)
+            if await self._kept.may("sign-in", user.principal, RATES["sign-in"], BURST):
+                raise SignInRefused("This account has signed in too often. Try again in an hour")
             expires, code = time.time() + self._policy.sign_in_seconds, secret()
             who = asked.client_id, scopes, asked.resource, user.subject, user.issuer, dict(user.claims)
             await self._kept.put("code", code, records.Code(asked, SignIn(*who, expires), tokens), CODE_SECONDS)

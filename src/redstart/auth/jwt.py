@@ -147,7 +147,7 @@ def _signed(token: str, key: Key | None, algorithm: str) -> JsonObject | None:
         return None
     try:
         return dict(jwt.decode(token, key, algorithms=[algorithm]).claims)
-    except (JoseError, ValueError, TypeError):
+    except (JoseError, ValueError, TypeError, RecursionError):
         return None
 
 
@@ -164,10 +164,17 @@ def names_any(value: object, wanted: Container[str]) -> bool:
 
 
 def user_of(claims: JsonObject, issuer: str, scopes: Iterable[str], subject: str = "sub") -> User | None:
-    """The user whom claims are about; None if they do not say who that is."""
+    """The user whom claims are about; None if they do not say who that is.
+
+    None too if they are for the holder of a key (`cnf`: DPoP, mutual TLS), because nobody asks for that key here.
+    """
     named = claims.get(subject)
     named = str(named) if isinstance(named, int) and not isinstance(named, bool) else named
-    return User(named, issuer, scopes, claims) if isinstance(named, str) and named.strip() else None
+    return (
+        User(named, issuer, scopes, claims)
+        if isinstance(named, str) and named.strip() and "cnf" not in claims
+        else None
+    )
 
 
 def _is_time(value: object) -> TypeGuard[float]:
@@ -175,11 +182,11 @@ def _is_time(value: object) -> TypeGuard[float]:
 
 
 def scopes_in(claims: JsonObject, names: Iterable[str]) -> list[str]:
-    """The scopes that claims name: a text with spaces between them, or a list."""
+    """The scopes that claims name: a text with spaces between them, and no other kind of space, or a list."""
     found: list[str] = []
     for name in names:
         value = claims.get(name)
-        listed = value.split() if isinstance(value, str) else value if isinstance(value, list) else ()
+        listed = value.split(" ") if isinstance(value, str) else value if isinstance(value, list) else ()
         found += (one for one in listed if isinstance(one, str) and is_scope(one))
     return found
 

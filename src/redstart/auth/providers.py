@@ -6,7 +6,7 @@ They follow the documentation of the providers, and were not tried live.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final, TypedDict, Unpack
 from urllib.parse import urlsplit
 
@@ -97,11 +97,14 @@ class OpenID(JWT):
 
     >>> OpenID(issuer="https://login.example.com", client_id="mcp", client_secret="s3cret").application.client_id
     'mcp'
+
+    `access_claims` are claims that access tokens have and ID tokens have not, and their values; empty: any value.
     """
 
     def __init__(
         self, *, issuer: str, name: str = "", upstream_scopes: tuple[str, ...] = OFFLINE[:3],
-        scope_claims: Sequence[str] = ("scope", "scp"), audience_claim: str = "aud", **given: Unpack[_Given],
+        scope_claims: Sequence[str] = ("scope", "scp"), audience_claim: str = "aud",
+        access_claims: Mapping[str, str] = {}, **given: Unpack[_Given],
     ) -> None:  # fmt: skip
         audience, id = given.get("audience", ()), given.get("client_id", "")
         super().__init__(
@@ -109,8 +112,16 @@ class OpenID(JWT):
             scope_claims=scope_claims, audience_claim=audience_claim,
         )  # fmt: skip
         self._has_audience = bool(audience)
+        self._access_claims = access_claims
         shown = name or urlsplit(issuer).hostname or issuer
         self.application = Application(shown, issuer, id, given.get("client_secret", ""), upstream_scopes)
+
+    def _user(self, claims: JsonObject) -> User | None:
+        # An ID token tells an application who has signed in. It has the same issuer, and often the same audience.
+        for name, value in self._access_claims.items():
+            if not (found := claims.get(name)) or found != (value or found):
+                return None
+        return super()._user(claims)
 
     def open(self, server: Keeper) -> None:
         if not self._has_audience:  # else the ID tokens of other sites that use the application would be let in
@@ -129,8 +140,11 @@ def Entra(*, tenant: str, client_id: str, client_secret: str = "", scopes: Texts
         raise ValueError(f"tenant of Entra must be the id of one tenant: {tenant!r} would let in users of all of them")
     given: _Given = {"client_id": client_id, "client_secret": client_secret, "scopes": scopes}
     given["audience"] = [client_id, f"api://{client_id}"]
-    issuer, claims = f"https://login.microsoftonline.com/{tenant}/v2.0", ("scp", "roles")
-    return OpenID(issuer=issuer, name="Microsoft", upstream_scopes=OFFLINE, scope_claims=claims, **given)
+    issuer, scp = f"https://login.microsoftonline.com/{tenant}/v2.0", ("scp", "roles")
+    azp = {"azp": ""}  # which client an access token was given to
+    return OpenID(
+        issuer=issuer, name="Microsoft", upstream_scopes=OFFLINE, scope_claims=scp, access_claims=azp, **given
+    )
 
 
 def Auth0(*, domain: str, **given: Unpack[_Given]) -> OpenID:
@@ -158,7 +172,7 @@ def Keycloak(*, url: str, realm: str, **given: Unpack[_Given]) -> OpenID:
     >>> Keycloak(url="https://sso.example.com", realm="birds", audience="mcp").authorization_servers
     ('https://sso.example.com/realms/birds',)
     """
-    return OpenID(issuer=f"{url.rstrip('/')}/realms/{realm}", **given)
+    return OpenID(issuer=f"{url.rstrip('/')}/realms/{realm}", access_claims={"typ": "Bearer"}, **given)
 
 
 def Cognito(*, region: str, user_pool: str, client_id: Texts, client_secret: str = "", scopes: Texts = ()) -> OpenID:
@@ -170,7 +184,8 @@ def Cognito(*, region: str, user_pool: str, client_id: Texts, client_secret: str
     issuer = f"https://cognito-idp.{region}.amazonaws.com/{user_pool}"
     id = client_id if isinstance(client_id, str) else ""
     given: _Given = {"client_id": id, "client_secret": client_secret, "audience": client_id, "scopes": scopes}
-    return OpenID(issuer=issuer, name="AWS Cognito", audience_claim="client_id", **given)
+    known = {"token_use": "access"}
+    return OpenID(issuer=issuer, name="AWS Cognito", audience_claim="client_id", access_claims=known, **given)
 
 
 def WorkOS(*, domain: str, **given: Unpack[_Given]) -> OpenID:

@@ -109,3 +109,4 @@ class OAuthProxy(TokenVerifier):
 
     def close(self) -> None:
         self._upstream.close()
+        self._policy.pool.close()

@@ -120,8 +120,9 @@ class Kept:
             return None
 
     def _key(self, kind: str, id: str) -> str:
-        # Clients are kept before anybody has signed in, so they must not take the room of those who have.
-        return scoped(f"{'clients' if kind == 'client' else 'oauth'} {self._server.name}", kind, digest(id))
+        # What is kept before anybody has signed in must not take the room of those who have.
+        room = {"client": "clients", "transaction": "visitors"}.get(kind, "oauth")
+        return scoped(f"{room} {self._server.name}", kind, digest(id))
 
     async def put(self, kind: str, id: str, value: object, seconds: float, nx: bool = False) -> bool:
         """Keep a record for a time. With `nx` False, if there is one already."""
@@ -141,7 +142,7 @@ class Kept:
         await self._server.store.kv_delete(self._key(kind, id))
 
     async def may(self, what: str, client: str, rate: float, burst: float) -> float:
-        """Count a request of a client's address: 0 if it may be answered, else the seconds to wait."""
+        """Count a request of an address or a person: 0 if it may be answered, else the seconds to wait."""
         allowed, wait = await self._server.store.take(self._key(f"rate {what}", client), rate, burst)
         return 0.0 if allowed else wait
 

@@ -59,8 +59,7 @@ class Upstream:
     def __init__(self, application: Application, scopes: Iterable[str] | None) -> None:
         self.application = application
         self._scopes = tuple(application.scopes if scopes is None else scopes)
-        known = [url for url in (application.issuer, application.authorize, application.token) if url]
-        self._fetcher = Fetcher(known)
+        self._fetcher = Fetcher(filter(None, (application.issuer, application.authorize, application.token)))
         self._ids = JWT(issuer=application.issuer, audience=application.client_id)
         self._metadata: JsonObject = {}
         self._read_at = float("-inf")

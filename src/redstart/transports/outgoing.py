@@ -5,11 +5,14 @@ For URLs that come from a peer, which must not lead into the network of those wh
 
 from __future__ import annotations
 
-import asyncio
+import re
+import socket
+from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from socket import SOCK_STREAM, gaierror
 from typing import Final, TypeAlias
 from urllib.parse import SplitResult, urlsplit
+
+from redstart.execution.threads import Pool
 
 _NAT64: Final = ip_network("64:ff9b::/96")
 _UNICAST: Final = ip_network("2000::/3")
@@ -17,17 +20,27 @@ _UNICAST: Final = ip_network("2000::/3")
 _SPECIAL: Final = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20")))
 """Addresses that look public: of protocols and documents, and of the services that clouds have for their machines."""
 _PORTS: Final = {"https": 443, "http": 80}
+_AUTHORITY: Final = re.compile(r"([^@]*@)?(\[[\da-f:.]+\]|[^\x00-\x20\x7f\"%:<>\[\\\]^`{|}]*)(:\d*)?", re.IGNORECASE)
+"""A host and its port as browsers read them too. `urlsplit` takes `[::1]evil.example` for the host `::1`."""
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
 
-async def addresses_of(host: str, port: int) -> list[Address]:
-    """What a name means now; of a name that is not known nothing."""
+async def addresses_of(host: str, port: int, ended: Callable[[], None] | None = None) -> list[Address]:
+    """What a name means now; of a name that is not known nothing.
+
+    Whoever owns a name can make its look-up slow, and none can be ended. So each has its own thread: in the default
+    executor of the loop they would keep all others waiting, and the end of the loop too. `ended` is called when that
+    thread is free, also if the caller has given up before.
+    """
+    pool = Pool(1)
+    job = pool.run(socket.getaddrinfo, {"host": host, "port": port, "type": socket.SOCK_STREAM})
+    job.after = ended
+    pool.close()  # its thread ends with this job
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM)
-    except (gaierror, UnicodeError):
+        return [ip_address(str(one[4][0]).partition("%")[0]) for one in await job]
+    except (socket.gaierror, UnicodeError):
         return []
-    return [ip_address(str(one[4][0]).partition("%")[0]) for one in found]
 
 
 def is_public(address: Address) -> bool:
@@ -53,7 +66,7 @@ def split_url(url: str) -> SplitResult:
         _ = parts.port
     except ValueError:
         return urlsplit("")
-    return parts
+    return parts if _AUTHORITY.fullmatch(parts.netloc) else urlsplit("")
 
 
 def origin_of(parts: SplitResult) -> tuple[str, str, int]:
