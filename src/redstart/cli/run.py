@@ -135,9 +135,10 @@ def _supervise(server: Server, workers: int, arguments: argparse.Namespace, opti
     if sys.platform == "win32":
         raise CommandError("--workers is for Linux and macOS: a process of Windows cannot inherit a socket")
     from redstart.cli.supervisor import Supervisor, listeners
-    from redstart.transports.listen import bind_unix, removed_at_end
+    from redstart.transports.listen import bind_unix, removed_at_end, tls_context
     from redstart.transports.serve import check_name
 
+    tls_context(options["tls_cert"], options["tls_key"])  # an error now, and not in each process again and again
     command, uds = [sys.executable, "-m", "redstart", *arguments.given], options["uds"]
     if arguments.inspect:
         from redstart.cli.inspected import share_token
