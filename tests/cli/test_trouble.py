@@ -166,6 +166,16 @@ def test_a_store_that_is_away_at_the_start_is_named(tmp_path: Path, store: str, 
     assert "s3cret" not in done.stderr
 
 
+def test_a_store_that_is_away_under_another_server_has_no_line_of_ours(tmp_path: Path) -> None:
+    made = f"server = Server('shop', store='redis://127.0.0.1:{free_port()}')\napp = server.asgi()\n"
+    write(tmp_path / "shop.py", f"from redstart import Server\n{made}")
+    command = [sys.executable, "-m", "uvicorn", "shop:app", "--app-dir", str(tmp_path), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode != 0
+    assert "shop did not start: redstart.store.shared.StoreAway: The store of this server is away" in done.stderr
+    assert "File " not in done.stderr
+
+
 # ---------------------------------------------------------------- what was meant
 
 
