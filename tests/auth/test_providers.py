@@ -128,6 +128,9 @@ def test_a_provider_that_is_away_is_not_a_refusal(site: Issuer, monkeypatch: pyt
     [
         (Entra(tenant="contoso", client_id="1"), "https://login.microsoftonline.com/contoso/v2.0"),
         (Auth0(domain="x.auth0.com", audience="a"), "https://x.auth0.com/"),
+        (Auth0(domain="https://x.auth0.com/", audience="a"), "https://x.auth0.com/"),
+        (Okta(domain="https://x.okta.com", audience="a"), "https://x.okta.com/oauth2/default"),
+        (WorkOS(domain="https://x.authkit.app/", audience="a"), "https://x.authkit.app"),
         (Okta(domain="x.okta.com", audience="a", server="s"), "https://x.okta.com/oauth2/s"),
         (Keycloak(url="https://x.example.com/", realm="r", audience="a"), "https://x.example.com/realms/r"),
         (Cognito(region="r", user_pool="r_p", client_id="1"), "https://cognito-idp.r.amazonaws.com/r_p"),

@@ -15,6 +15,7 @@ import pytest
 from redstart import Client, Server
 from redstart.cli import main
 from redstart.cli.target import TargetError, load
+from redstart.client import ClientError
 from support import free_port, serving
 
 REDSTART = str(Path(sys.executable).with_name("redstart"))
@@ -237,6 +238,41 @@ def test_a_plain_file_over_http(tmp_path: Path) -> None:
     with serving([REDSTART, "run", file, "--http", "--port", str(port)], port) as url:
         for era in ERAS:
             assert asyncio.run(price(url, era)) == 35
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_limits_are_set_on_the_command_line(tmp_path: Path, workers: str) -> None:
+    file, port = write(tmp_path / "hats.py", PLAIN), free_port()
+    command = [REDSTART, "run", file, "--http", "--port", str(port), "--workers", workers]
+    limits = ["--set", 'tool_rate_limits={"price": "1/hour"}', "--set", "max_body_bytes=1000"]
+    with serving([*command, "--store", f"sqlite:///{tmp_path / 'hats.db'}", *limits], port) as url:
+
+        async def script() -> None:
+            async with Client(url, protocol=ERAS[1]) as client:
+                await client.call_tool("price", {"hat": "beret"})
+                with pytest.raises(ClientError, match="1 calls of the tool price in 3600 s"):  # in whichever process
+                    await client.call_tool("price", {"hat": "beret"})
+                with pytest.raises(ClientError, match="larger than 1000 bytes"):
+                    await client.call_tool("price", {"hat": "x" * 1000})
+
+        asyncio.run(script())
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("max_streem=3", 'server.run() has no option "max_streem". Did you mean "max_streams"?'),
+        ("max_streams=many", "max_streams must be a whole number of at least 1, not 'many'"),
+        ("max_streams", "argument --set: a name, = and a value, as max_streams=20000, not max_streams"),
+    ],
+)
+def test_what_cannot_be_set(tmp_path: Path, setting: str, said: str) -> None:
+    file = write(tmp_path / "own.py", "from redstart import Server\nserver = Server('s')\n")
+    done = subprocess.run(
+        [REDSTART, "run", file, "--http", "--set", setting], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"{said}\n")
 
 
 @pytest.mark.requirement("5", "8")

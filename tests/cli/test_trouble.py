@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from redstart.cli.target import TargetError, load
+from support import free_port
 from warm import redstart
 
 SERVER = "from redstart import Server\nserver = Server('shop')\n"
@@ -143,6 +144,36 @@ def test_a_server_that_does_not_start_says_where_and_why(tmp_path: Path, options
     assert done.stderr.startswith(f"redstart: shop did not start ({file}, line 7): {why}\n")
     assert done.stderr.count("File ") == 1  # theirs, and none of ours
     assert "is served at" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("store", "named", "why"),
+    [
+        ("redis://ada:s3cret@127.0.0.1:{}", "redis://***@127.0.0.1:{}", "refused"),
+        ("postgresql://ada:s3cret@127.0.0.1:{}/shop", "postgresql://***@127.0.0.1:{}/shop", "refused"),
+        ("sqlite:////no/such/folder/shop.db", "sqlite:////no/such/folder/shop.db", "unable to open database file"),
+    ],
+)
+def test_a_store_that_is_away_at_the_start_is_named(tmp_path: Path, store: str, named: str, why: str) -> None:
+    port = free_port()
+    file = write(tmp_path / "shop.py", SERVER)
+    done = ran("run", file, "--http", "--port", "0", "--store", store.format(port))
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"redstart: shop did not start: its store {named.format(port)} is away: ")
+    assert why in last
+    assert "Traceback" not in done.stderr
+    assert "s3cret" not in done.stderr
+
+
+def test_a_store_that_is_away_under_another_server_has_no_line_of_ours(tmp_path: Path) -> None:
+    made = f"server = Server('shop', store='redis://127.0.0.1:{free_port()}')\napp = server.asgi()\n"
+    write(tmp_path / "shop.py", f"from redstart import Server\n{made}")
+    command = [sys.executable, "-m", "uvicorn", "shop:app", "--app-dir", str(tmp_path), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode != 0
+    assert "shop did not start: redstart.store.shared.StoreAway: The store of this server is away" in done.stderr
+    assert "File " not in done.stderr
 
 
 # ---------------------------------------------------------------- what was meant

@@ -1,5 +1,5 @@
 """The configurations of examples/deploy: each is checked by the program that it is for, where that is installed, and a
-client of each era works through a real nginx."""
+client of each era works through a real nginx and a real Caddy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_page_shows_the_files(file: Path) -> None:
         assert f"\n{file.read_text()}```\n" in PAGE.read_text()
 
 
-# ---------------------------------------------------------------- behind nginx
+# ---------------------------------------------------------------- behind nginx and Caddy
 
 
 @pytest.fixture(scope="module")
@@ -70,32 +70,20 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 class Place:
-    """nginx with the file of the example, and the server behind it."""
+    """A proxy with the file of the example, and the server behind it."""
 
     def __init__(self, folder: Path, certificate: tuple[Path, Path]) -> None:
-        self.nginx = installed("nginx")
         self.folder = folder
         self.certificate = certificate[0]
         self.port, self.behind = free_port(), free_port()
-        temporary = "".join(
-            f"{what}_temp_path {folder}/{what};" for what in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
-        text = (FOLDER / "nginx.conf").read_text()
-        for there, here in (
-            ("http {", f"http {{ access_log off; {temporary}"),
-            ("listen 443", f"listen 127.0.0.1:{self.port}"),
-            ("server 127.0.0.1:8000", f"server 127.0.0.1:{self.behind}"),
-            (f"/etc/letsencrypt/live/{SITE}/fullchain.pem", str(certificate[0])),
-            (f"/etc/letsencrypt/live/{SITE}/privkey.pem", str(certificate[1])),
-        ):
-            assert text.count(there) == 1, there
-            text = text.replace(there, here)
-        self.file = folder / "nginx.conf"
-        self.file.write_text(text)
+        self.configure(*certificate)
+
+    def configure(self, cert: Path, key: Path) -> None:
+        """Write the file with the places of this machine."""
+        raise NotImplementedError
 
     def command(self, *more: str) -> list[str]:
-        settings = f"pid {self.folder}/nginx.pid; error_log stderr warn; daemon off;"
-        return [self.nginx, "-p", str(self.folder), "-c", str(self.file), "-g", settings, *more]
+        raise NotImplementedError
 
     @contextmanager
     def running(self) -> Iterator[Path]:
@@ -114,6 +102,50 @@ class Place:
         plain = socket.create_connection(("127.0.0.1", self.port), DEADLINE, (FROM, 0))
         return context.wrap_socket(plain, server_hostname=SITE)
 
+    def write(self, name: str, *places: tuple[str, str]) -> None:
+        text = (FOLDER / name).read_text()
+        for there, here in places:
+            assert text.count(there) == 1, there
+            text = text.replace(there, here)
+        self.file = self.folder / name
+        self.file.write_text(text)
+
+
+class Nginx(Place):
+    def configure(self, cert: Path, key: Path) -> None:
+        self.nginx, folder = installed("nginx"), self.folder
+        temporary = "".join(
+            f"{what}_temp_path {folder}/{what};" for what in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        self.write(
+            "nginx.conf",
+            ("http {", f"http {{ access_log off; {temporary}"),
+            ("listen 443", f"listen 127.0.0.1:{self.port}"),
+            ("server 127.0.0.1:8000", f"server 127.0.0.1:{self.behind}"),
+            (f"/etc/letsencrypt/live/{SITE}/fullchain.pem", str(cert)),
+            (f"/etc/letsencrypt/live/{SITE}/privkey.pem", str(key)),
+        )
+
+    def command(self, *more: str) -> list[str]:
+        settings = f"pid {self.folder}/nginx.pid; error_log stderr warn; daemon off;"
+        return [self.nginx, "-p", str(self.folder), "-c", str(self.file), "-g", settings, *more]
+
+
+class Caddy(Place):
+    def configure(self, cert: Path, key: Path) -> None:
+        self.caddy = installed("caddy")
+        own = (
+            f"admin off\nauto_https disable_redirects\nhttps_port {self.port}\nstorage file_system {self.folder}/store"
+        )
+        self.write(
+            "Caddyfile",
+            (f"{SITE} {{\n", f"{{\n{own}\n}}\n{SITE} {{\nbind 127.0.0.1\ntls {cert} {key}\n"),
+            ("127.0.0.1:8000", f"127.0.0.1:{self.behind}"),
+        )
+
+    def command(self, *more: str) -> list[str]:
+        return [self.caddy, "run", "--adapter", "caddyfile", "--config", str(self.file), *more]
+
 
 @contextmanager
 def ended(process: subprocess.Popen[Any]) -> Iterator[subprocess.Popen[Any]]:
@@ -124,13 +156,14 @@ def ended(process: subprocess.Popen[Any]) -> Iterator[subprocess.Popen[Any]]:
         process.wait(DEADLINE)
 
 
-@pytest.fixture
-def place(tmp_path: Path, certificate: tuple[Path, Path]) -> Place:
-    return Place(tmp_path, certificate)
+@pytest.fixture(params=[Nginx, Caddy])
+def place(request: pytest.FixtureRequest, tmp_path: Path, certificate: tuple[Path, Path]) -> Place:
+    made: Place = request.param(tmp_path, certificate)
+    return made
 
 
-def test_nginx_takes_its_file(place: Place) -> None:
-    done = subprocess.run(place.command("-t"), capture_output=True, timeout=DEADLINE)
+def test_nginx_takes_its_file(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    done = subprocess.run(Nginx(tmp_path, certificate).command("-t"), capture_output=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr.decode()
     assert b"[warn]" not in done.stderr
 
@@ -178,7 +211,7 @@ def until(connection: ssl.SSLSocket, mark: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_events_come_through_nginx_at_once(place: Place, revision: str) -> None:
+def test_events_come_through_the_proxy_at_once(place: Place, revision: str) -> None:
     """The first event must arrive before the call can go on."""
     with place.running() as log:
         speaker = Speaker(place, revision)
@@ -191,7 +224,8 @@ def test_events_come_through_nginx_at_once(place: Place, revision: str) -> None:
     assert {line["client"] for line in lines} == {FROM}
 
 
-def test_another_host_name_is_refused_behind_nginx_too(place: Place) -> None:
+def test_another_host_name_is_refused_behind_nginx_too(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    place = Nginx(tmp_path, certificate)
     with place.running(), place.connect() as connection:
         connection.sendall(b"GET /mcp HTTP/1.1\r\nHost: evil.example\r\n\r\n")
         assert b" 421 " in until(connection, b"\r\n")

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from support import DEADLINE, MODERN, free_port, initialize, modern
+from support import DEADLINE, MODERN, free_port, initialize, message, modern
 from transports.support import Child
 
 SOURCE = """
 import asyncio, sys
-from redstart import Context, Server
+from redstart import Context, Server, ToolError
 server = Server("logged", auth={"s3cret": "ada"}.get)
 @server.tool
 async def talk(ctx: Context) -> str:
@@ -28,6 +28,9 @@ async def wait() -> str:
     print("waits", file=sys.stderr, flush=True)
     await asyncio.sleep(60)
     return ""
+@server.tool
+async def fail() -> str:
+    raise ToolError("no")
 @server.resource("db://rows{?key}")
 def rows(key: str = "") -> str:
     return "rows"
@@ -81,6 +84,7 @@ def test_one_line_for_each_request_without_secrets(child: tuple[Child, int]) -> 
         "version": MODERN,
         "mcp_method": "tools/call",
         "mcp_name": "talk",
+        "outcome": "ok",
         "agent": "tests/1",
     }
     read = {**CALL, "mcp_method": "resources/read", "mcp_name": "db://rows?key=hidden"}
@@ -89,11 +93,35 @@ def test_one_line_for_each_request_without_secrets(child: tuple[Child, int]) -> 
     assert send(port, "POST", "/mcp", initialize(), authorization="Bearer wrong") == 401
     refused = line(process)
     assert (refused["status"], "user" in refused) == (401, False)
+    assert refused["reason"] == "A valid bearer token is needed"
     assert send(port, "GET", "/nowhere", x_forwarded_for="203.0.113.7") == 404
     assert (found := line(process))["client"] == "203.0.113.7"
     assert (found["path"], found["status"]) == ("/nowhere", 404)
     assert send(port, "GET", "/healthz") == 200
     assert line(process)["path"] == "/healthz"
+
+
+def test_what_a_handshake_client_calls_and_how_it_ends(child: tuple[Child, int]) -> None:
+    """Its requests have no header that names the method, and a tool that fails is a 200."""
+    process, port = child
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE)
+    sent = {"content-type": "application/json", "accept": "application/json, text/event-stream", **AUTH}
+    connection.request("POST", "/mcp", initialize(), sent)
+    response = connection.getresponse()
+    response.read()
+    sent["mcp-session-id"] = response.headers["mcp-session-id"]
+    begun = line(process)
+    assert (begun["mcp_method"], begun["outcome"], begun["status"]) == ("initialize", "ok", 200)
+    for body, named in (
+        (message(2, "tools/call", {"name": "fail", "arguments": {}}), ("tools/call", "fail", "tool_error")),
+        (message(3, "tools/call", {"name": "nothing", "arguments": {}}), ("tools/call", "nothing", "error")),
+        (message(4, "resources/read", {"uri": "db://rows?key=hidden"}), ("resources/read", "db://rows?…", "ok")),
+    ):
+        connection.request("POST", "/mcp", body, sent)
+        connection.getresponse().read()
+        found = line(process)
+        assert (found["mcp_method"], found["mcp_name"], found["outcome"]) == named
+    connection.close()
 
 
 def test_a_client_that_has_gone(child: tuple[Child, int]) -> None:

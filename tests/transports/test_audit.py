@@ -11,7 +11,7 @@ import pytest
 
 from redstart import Server, User
 from redstart.auth import BearerTokens
-from support import MODERN, Peer, message, modern, run
+from support import MODERN, Peer, free_port, message, modern, run
 from tasks.clients import EXTENSION, started
 from transports.support import Http
 
@@ -176,6 +176,14 @@ def test_a_rate(lines: list[dict[str, Any]]) -> None:
     (line,) = lines
     assert line["event"] == "limit"
     assert line["reason"]
+
+
+def test_a_store_that_is_away(lines: list[dict[str, Any]]) -> None:
+    away = guarded(store=f"redis://127.0.0.1:{free_port()}")
+    assert sent(away, {"headers": bearer("t-ada")}) == [503]
+    (line,) = lines
+    assert line["event"] == "overload"
+    assert line["reason"].startswith("The store of this server is away")
 
 
 @pytest.mark.parametrize(("path", "status"), [("/nothing", 404), ("/healthz", 200)])

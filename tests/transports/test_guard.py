@@ -61,6 +61,7 @@ def test_hosts(guard: Guard, host: str, allowed: bool) -> None:
         refusal = refusal_of(guard, {b"host": host.encode("latin-1")})
         assert (refusal is None) is allowed
         assert refusal is None or (refusal.status == 421 and repr(host) in refusal.text)
+        assert refusal is None or "--public-url or --allow-host" in refusal.text
 
 
 ORIGINS: list[tuple[Guard, str, bool]] = [
@@ -94,6 +95,7 @@ def test_origins(guard: Guard, origin: str, allowed: bool) -> None:
         refusal = refusal_of(guard, {b"host": b"localhost", b"origin": origin.encode()})
         assert (refusal is None) is allowed
         assert refusal is None or (refusal.status == 403 and repr(origin) in refusal.text)
+        assert refusal is None or "--allow-origin" in refusal.text
 
 
 def test_only_sites_that_are_named_may_read_replies() -> None:

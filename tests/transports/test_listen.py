@@ -210,18 +210,37 @@ def test_tls_is_served_and_a_handshake_that_never_comes_ends(tmp_path: Path, fil
     [
         (["--tls-key", "KEY"], "tls_key= is the key of a certificate: give tls_cert= too"),
         (["--tls-cert", "nowhere.pem"], "TLS cannot use nowhere.pem: No such file or directory"),
-        (["--tls-cert", "KEY"], "tls_cert= is a PEM file, tls_key= its key."),
+        (["--tls-cert", "KEY"], "tls_cert= is a PEM file of the certificate, tls_key= one of its key"),
+        (["--tls-cert", "CERT", "--tls-key", "nowhere.pem"], "TLS cannot use nowhere.pem: No such file or directory"),
+        (["--tls-cert", "CERT", "--tls-key", "SEALED"], "tls_key= one of its key, without a passphrase"),
     ],
 )
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_files_that_cannot_be_used_are_said_before_anything_is_served(
-    tmp_path: Path, files: tuple[str, str], options: list[str], said: str
+    tmp_path: Path, files: tuple[str, str], options: list[str], said: str, workers: str
 ) -> None:
-    words = [files[1] if word == "KEY" else word for word in options]
+    sealed = tmp_path / "sealed.pem"
+    pem, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    key = serialization.load_pem_private_key(Path(files[1]).read_bytes(), None)
+    sealed.write_bytes(key.private_bytes(pem, kind, serialization.BestAvailableEncryption(b"a word")))
+    meant = {"CERT": files[0], "KEY": files[1], "SEALED": str(sealed)}
+    words = [meant.get(word, word) for word in options]
+    words += ["--workers", workers, "--store", f"sqlite:///{tmp_path / 'shared.db'}"]
     with Child(command=command(tmp_path, "--port", "0", *words)) as child:
-        assert child.process.wait(DEADLINE) == 1
+        assert child.process.wait(DEADLINE) == 1  # also where several would have been started again and again
         text = child.rest("stderr").decode()
     assert said in text
     assert "Traceback" not in text
+    assert "pass phrase" not in text  # nobody is asked: a service would wait for ever
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "nowhere.invalid"])
+def test_an_address_that_this_machine_does_not_have(tmp_path: Path, host: str) -> None:
+    with Child(command=command(tmp_path, "--host", host, "--allow-host", "*", "--port", "0")) as child:
+        assert child.process.wait(DEADLINE) == 1
+        text = child.rest("stderr").decode()
+    assert text.startswith(f"cannot listen on {host}:0: ")
+    assert text.endswith("Try an address of this machine, as 127.0.0.1.\n")
 
 
 # ---------------------------------------------------------------- behind a proxy

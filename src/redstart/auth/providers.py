@@ -147,6 +147,11 @@ def Entra(*, tenant: str, client_id: str, client_secret: str = "", scopes: Texts
     )
 
 
+def _host(domain: str) -> str:
+    """A domain, also as a browser shows it: many pages of providers have it with a scheme."""
+    return domain.removeprefix("https://").rstrip("/")
+
+
 def Auth0(*, domain: str, **given: Unpack[_Given]) -> OpenID:
     """Users of a tenant of Auth0; `audience` is the identifier of the API.
 
@@ -154,7 +159,7 @@ def Auth0(*, domain: str, **given: Unpack[_Given]) -> OpenID:
     ('https://example.eu.auth0.com/',)
     """
     claims = ("scope", "permissions")
-    return OpenID(issuer=f"https://{domain}/", upstream_scopes=OFFLINE, scope_claims=claims, **given)
+    return OpenID(issuer=f"https://{_host(domain)}/", upstream_scopes=OFFLINE, scope_claims=claims, **given)
 
 
 def Okta(*, domain: str, server: str = "default", **given: Unpack[_Given]) -> OpenID:
@@ -163,7 +168,7 @@ def Okta(*, domain: str, server: str = "default", **given: Unpack[_Given]) -> Op
     >>> Okta(domain="example.okta.com", audience="api://default").authorization_servers
     ('https://example.okta.com/oauth2/default',)
     """
-    return OpenID(issuer=f"https://{domain}/oauth2/{server}", name="Okta", upstream_scopes=OFFLINE, **given)
+    return OpenID(issuer=f"https://{_host(domain)}/oauth2/{server}", name="Okta", upstream_scopes=OFFLINE, **given)
 
 
 def Keycloak(*, url: str, realm: str, **given: Unpack[_Given]) -> OpenID:
@@ -194,4 +199,4 @@ def WorkOS(*, domain: str, **given: Unpack[_Given]) -> OpenID:
     >>> WorkOS(domain="example.authkit.app", audience="https://mcp.example.com/mcp").authorization_servers
     ('https://example.authkit.app',)
     """
-    return OpenID(issuer=f"https://{domain}", upstream_scopes=OFFLINE, **given)
+    return OpenID(issuer=f"https://{_host(domain)}", upstream_scopes=OFFLINE, **given)

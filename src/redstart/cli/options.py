@@ -6,6 +6,7 @@ Loads nothing of the server, so that `--help` is quick. The functions have the n
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 from typing import Final
@@ -33,6 +34,21 @@ def seconds(text: str) -> float:
 
 def whole(text: str) -> int:
     return whole_number(text, MOST)
+
+
+def setting(text: str) -> tuple[str, object]:
+    """A name and its value, which is JSON or else a text.
+
+    >>> setting("max_streams=20000"), setting("rate_limit=600/minute")
+    (('max_streams', 20000), ('rate_limit', '600/minute'))
+    """
+    name, mark, value = text.partition("=")
+    if not mark:
+        raise argparse.ArgumentTypeError(f"a name, = and a value, as max_streams=20000, not {text}")
+    try:
+        return name.strip(), json.loads(value)
+    except ValueError:
+        return name.strip(), value.strip()
 
 
 def log_option(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +87,8 @@ def run(parser: argparse.ArgumentParser) -> None:
         "--admin-port", type=port_number, help="port for /metrics, of all processes together (default none)"
     )
     parser.add_argument("--admin-host", help="address of the admin port (default 127.0.0.1)")
+    further = 'another option of server.run("http", …), such as a limit: max_streams=20000, rate_limit=600/minute'
+    parser.add_argument("--set", type=setting, action="append", metavar="NAME=VALUE", help=further)
     store_option(parser)
     parser.add_argument("--workers", type=whole, help="how many processes serve (default 1)")
     shown = "serve the page of the inspector beside the endpoint, without arguments and results of callers"

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from redstart.cli.options import LEVELS, port_number, seconds, whole
+from redstart.cli.options import LEVELS, port_number, seconds, setting, whole
 from redstart.cli.output import CommandError
 from redstart.cli.target import chosen, ready
 from redstart.features.rules import OptionError
@@ -21,22 +21,12 @@ from redstart.store.open import is_shared
 from redstart.transports.http_options import HttpOptions
 from redstart.transports.options import transport_options
 
+_SAME: Final = ("host", "port", "path", "public_url", "uds", "tls_cert", "tls_key", "drain", "drain_delay")
 OF_HTTP: Final = {
-    "host": "host",
-    "port": "port",
-    "path": "path",
-    "public_url": "public_url",
+    **{name: name for name in (*_SAME, "access_log", "admin_port", "admin_host")},
     "allow_host": "allowed_hosts",
     "allow_origin": "allowed_origins",
-    "uds": "uds",
-    "tls_cert": "tls_cert",
-    "tls_key": "tls_key",
     "trust_proxy": "trusted_proxies",
-    "access_log": "access_log",
-    "drain": "drain",
-    "drain_delay": "drain_delay",
-    "admin_port": "admin_port",
-    "admin_host": "admin_host",
 }
 """The options that mean something over HTTP only, and what `Server.run` calls them."""
 
@@ -54,7 +44,7 @@ def set_log_level(level: str | None) -> None:
 
 def _from_environment(arguments: argparse.Namespace) -> None:
     """Options that were not given, from variables of their names. What may be given often is separated by commas."""
-    for name in (*OF_HTTP, "workers"):
+    for name in (*OF_HTTP, "set", "workers"):
         variable = f"REDSTART_{name.upper()}"
         text = os.environ.get(variable)
         if not text or getattr(arguments, name) is not None:
@@ -81,6 +71,7 @@ READ: Final[dict[str, Callable[[str], object]]] = {
     **dict.fromkeys(("drain", "drain_delay"), seconds),
     **dict.fromkeys(("allow_host", "allow_origin", "trust_proxy"), _several),
     "access_log": _flag,
+    "set": lambda text: [setting(part) for part in _several(text)],
     "workers": whole,
 }
 """How the text of a variable becomes the value of an option; any other is a text."""
@@ -91,13 +82,14 @@ def act(arguments: argparse.Namespace) -> int:
     set_log_level(arguments.log_level)
     if arguments.http:
         _from_environment(arguments)
-    names = (*OF_HTTP, "workers", "inspect")
+    names = (*OF_HTTP, "set", "workers", "inspect")
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if given and not arguments.http:
         raise CommandError(f"--{next(iter(given)).replace('_', '-')} is for HTTP; write --http beside it")
     workers: int = given.pop("workers", 1)
     given.pop("inspect", None)
-    named = {OF_HTTP[name]: value for name, value in given.items()}
+    further = dict(given.pop("set", ()))
+    named = {OF_HTTP[name]: value for name, value in given.items()} | further
     try:
         _, checked = transport_options("run", "http", named)
     except OptionError as error:
@@ -143,9 +135,10 @@ def _supervise(server: Server, workers: int, arguments: argparse.Namespace, opti
     if sys.platform == "win32":
         raise CommandError("--workers is for Linux and macOS: a process of Windows cannot inherit a socket")
     from redstart.cli.supervisor import Supervisor, listeners
-    from redstart.transports.listen import bind_unix, removed_at_end
+    from redstart.transports.listen import bind_unix, removed_at_end, tls_context
     from redstart.transports.serve import check_name
 
+    tls_context(options["tls_cert"], options["tls_key"])  # an error now, and not in each process again and again
     command, uds = [sys.executable, "-m", "redstart", *arguments.given], options["uds"]
     if arguments.inspect:
         from redstart.cli.inspected import share_token

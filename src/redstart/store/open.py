@@ -63,10 +63,10 @@ def open_store(url: str) -> Store:
     if not mark or scheme not in ENGINES:
         near = get_close_matches(scheme.partition(":")[0].lower(), ("memory", *ENGINES), 1)
         hint = f"; did you mean {near[0]}://?" if near else ""
-        raise ValueError(f"no store is known for {_shown(url)!r}{hint} (known: {KNOWN})")
+        raise ValueError(f"no store is known for {shown_url(url)!r}{hint} (known: {KNOWN})")
     if scheme == "sqlite" and (len(place) < 2 or place[0] != "/" or "?" in place):
         right = "sqlite:///relative/file.db or sqlite:////absolute/file.db"
-        raise ValueError(f"{_shown(url)!r} does not name a file alone: write {right}")
+        raise ValueError(f"{shown_url(url)!r} does not name a file alone: write {right}")
     module, name, extra = ENGINES[scheme]
     try:
         engine: Callable[[str], Store] = getattr(import_module(f"redstart.store.{module}"), name)
@@ -76,7 +76,7 @@ def open_store(url: str) -> Store:
     return engine(unquote(place[1:]) if scheme == "sqlite" else url)
 
 
-def _shown(url: str) -> str:
+def shown_url(url: str) -> str:
     """The URL without its user and its query, which may be secret."""
     user, at, rest = url.rpartition("@")
     scheme, mark, _ = (user or rest).partition("://")

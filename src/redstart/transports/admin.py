@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from redstart.observe.metrics import CallMetrics, Figures, read, written
 from redstart.transports.guard import LOOPBACK, Guard
-from redstart.transports.listen import bind
+from redstart.transports.listen import bind, url_host
 from redstart.transports.request import Rejection
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ async def admin_port(app: Endpoint, options: HttpOptions) -> AsyncIterator[None]
 def bind_admin(host: str, port: int) -> socket.socket:
     """The socket of an admin port; says where it is."""
     listener = bind(host, port)
-    shown = f"[{host}]" if ":" in host else host
-    sys.stderr.write(f"metrics are served at http://{shown}:{listener.getsockname()[1]}/metrics\n")
+    sys.stderr.write(f"metrics are served at http://{url_host(host)}:{listener.getsockname()[1]}/metrics\n")
     return listener
 
 

@@ -20,24 +20,32 @@ EVENTS: Final = {
     503: "overload",
 }
 LONGEST: Final = 256
+"""The characters of a path or a header that are shown."""
+
+
+def said_by(request: HttpRequest) -> dict[str, str]:
+    """What a request says of itself, for its line in a log: nothing that is secret."""
+    scope, headers = request.scope, request.headers
+    return {
+        "client": client_site(scope),
+        "method": scope["method"],
+        "path": scope["path"][:LONGEST] + ("?…" if scope.get("query_string") else ""),
+        "mcp_method": shown(headers.get(h.METHOD, b"").decode("latin-1")),
+        "mcp_name": shown(headers.get(h.NAME, b"").decode("latin-1")),
+        "reason": request.reason[: 2 * LONGEST],
+    }
+
+
+def shown(text: str) -> str:
+    """A header without its query: the name of a resource may be a URL that has one."""
+    place, question, _ = text[: LONGEST + 1].partition("?")
+    return place[:LONGEST] + ("?…" if question else "")
 
 
 def note_response(request: HttpRequest) -> None:
     """Write a line for a request that was refused."""
-    status, headers = request.status, request.headers
-    if not _is_refusal(request):
-        return
-    note_refusal(
-        EVENTS[status],
-        request.user,
-        status=status,
-        reason=request.reason[: 2 * LONGEST],
-        client=client_site(request.scope),
-        method=request.scope["method"],
-        path=request.scope["path"][:LONGEST],
-        mcp_method=_shown(headers.get(h.METHOD, b"")),
-        mcp_name=_shown(headers.get(h.NAME, b"")),
-    )
+    if _is_refusal(request):
+        note_refusal(EVENTS[request.status], request.user, status=request.status, **said_by(request))
 
 
 def _is_refusal(request: HttpRequest) -> bool:
@@ -48,8 +56,3 @@ def _is_refusal(request: HttpRequest) -> bool:
     if status == 503:
         return bool(request.reason) or request.scope["method"] == "POST"
     return status == 403 or (status in EVENTS and bool(request.reason))
-
-
-def _shown(value: bytes) -> str:
-    """A header without its query: the name of a resource may be a URL that has one."""
-    return value[:LONGEST].decode("latin-1").partition("?")[0]

@@ -137,9 +137,11 @@ def _quality(options: list[str]) -> float:
 
 _HOST_HELP: Final = (
     "This server does not answer to the host {!r}. If that is its public name, allow it: "
-    'server.run("http", public_url="https://…") or server.asgi(allowed_hosts=["…"]).'
+    'server.run("http", public_url="https://…") or server.asgi(allowed_hosts=["…"]); '
+    "on the command line --public-url or --allow-host."
 )
 ORIGIN_HELP: Final = (
     "This server does not take requests from pages of {!r}. If that site may use it, allow it: "
-    'server.run("http", allowed_origins=["https://…"]) or server.asgi(allowed_origins=["…"]).'
+    'server.run("http", allowed_origins=["https://…"]) or server.asgi(allowed_origins=["…"]); '
+    "on the command line --allow-origin."
 )

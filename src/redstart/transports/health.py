@@ -51,8 +51,7 @@ class Health:
         if request.scope["method"] not in ("GET", "HEAD"):
             raise Rejection(405, f"{request.scope['method']} is not supported here", _ALLOW)
         problem = None if request.path == self._live else await self._problem(prepare)
-        word = LIVES if request.path == self._live else READY
-        body = encode({"ok": problem is None, "reason": problem or word})
+        body = encode({"ok": problem is None, "reason": problem or (LIVES if request.path == self._live else READY)})
         await request.reply(200 if problem is None else 503, body, [JSON, _FRESH])
 
     async def _problem(self, prepare: Callable[[], Awaitable[None]]) -> str | None:

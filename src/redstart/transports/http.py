@@ -118,7 +118,7 @@ class Endpoint:
         if options["access_log"]:
             from redstart.transports.access_log import logged
 
-            self.serve = logged(self.serve)  # type: ignore[method-assign, assignment]  # it costs nothing without the option
+            self.serve = logged(self.serve, self.runtime)  # type: ignore[method-assign, assignment]  # it costs nothing without the option
         claim_paths(server, self._paths | (self._legacy.paths if self._legacy is not None else frozenset()))
 
     def _open_sessions(self, options: EndpointOptions) -> tuple[bool, Sessions]:
@@ -178,6 +178,7 @@ class Endpoint:
             error = failure(None, ProtocolError(rejection.code, rejection.text))
             await request.reply(rejection.status, error, [JSON, *rejection.headers])
         except ProtocolError as error:  # the store is away, or there is no room for a session
+            request.reason = error.message
             await request.reply(503, failure(None, error), [JSON, LATER])
         if request.status >= 400:
             note_response(request)

@@ -43,7 +43,7 @@ def _public_url(label: str, value: object) -> str:
         parts = urlsplit(text(label, value))
     except ValueError:
         parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         wrong(label, "like https://mcp.example.com", value)
     return str(value)
 
@@ -89,8 +89,7 @@ def _probe_path(label: str, value: object) -> str | None:
 
 
 def _socket_path(label: str, value: object) -> str:
-    named = os.fspath(path(label, value))
-    return named if named else wrong(label, "the path of a unix socket", value)
+    return os.fspath(path(label, value)) or wrong(label, "the path of a unix socket", value)
 
 
 def _rate(label: str, value: object) -> "Rate":

@@ -28,7 +28,7 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise SystemExit(f"cannot listen on {host}:{port}: {_why_not(family, host, port, error)}") from None
+        raise SystemExit(f"cannot listen on {url_host(host)}:{port}: {_why_not(family, host, port, error)}") from None
     listener.listen(BACKLOG)
     return listener
 
@@ -36,12 +36,20 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 def _why_not(family: socket.AddressFamily, host: str, port: int, error: OSError) -> str:
     """Why a port cannot be had, and which one can be."""
     if error.errno != errno.EADDRINUSE:
-        return f"{error.strerror}. Try another port, or port 0."
+        better = (
+            "another port, or port 0" if error.errno == errno.EACCES else "an address of this machine, as 127.0.0.1"
+        )
+        return f"{error.strerror}. Try {better}."
     for other in range(port + 1, min(port + FURTHER, 65_535) + 1):
         with socket.socket(family, socket.SOCK_STREAM) as probe, suppress(OSError):
             probe.bind((host, other))
             return f"another process listens there. Port {other} is free; port 0 always picks a free one."
     return "another process listens there. Try another port, or port 0."
+
+
+def url_host(host: str) -> str:
+    """A host as it stands in a URL, before a port."""
+    return f"[{host}]" if ":" in host else host
 
 
 def bind_unix(path: str) -> socket.socket:
@@ -93,10 +101,8 @@ def removed_at_end(path: str | os.PathLike[str] | None) -> Iterator[None]:
 
 
 def _identity(path: str | os.PathLike[str] | None) -> tuple[int, int] | None:
-    if path is None:
-        return None
     with suppress(OSError):
-        found = os.stat(path)
+        found = os.stat(path or "")
         return found.st_dev, found.st_ino
     return None
 
@@ -110,9 +116,10 @@ def tls_context(cert: str | os.PathLike[str] | None, key: str | os.PathLike[str]
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(cert, key)
+        context.load_cert_chain(cert, key, password="")  # nobody is asked for a passphrase
     except (OSError, ValueError) as error:  # an SSLError is an OSError
-        names = os.fspath(cert) if key is None else f"{os.fspath(cert)} and {os.fspath(key)}"
-        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-        raise SystemExit(f"TLS cannot use {names}: {reason}. tls_cert= is a PEM file, tls_key= its key.") from None
+        files = [os.fspath(file) for file in (cert, key) if file is not None]
+        named = " and ".join([file for file in files if not os.access(file, os.R_OK)] or files)
+        advice = "tls_cert= is a PEM file of the certificate, tls_key= one of its key, without a passphrase"
+        raise SystemExit(f"TLS cannot use {named}: {getattr(error, 'strerror', None) or error}. {advice}.") from None
     return context

@@ -13,6 +13,7 @@ from typing import Any, Final
 from redstart.execution.threads import on_loop
 from redstart.features.errors import SettingsError
 from redstart.server.runtime import Hosted
+from redstart.wire.jsonrpc import ProtocolError
 
 LEAVE: Final = 0.5
 """Seconds that tasks have to end after they were cancelled, when their loop ends."""
@@ -55,11 +56,22 @@ def run_server(server: Hosted, work: Coroutine[Any, Any, None]) -> None:
             raise
         if isinstance(error, SettingsError):
             raise SystemExit(f"redstart: {error}") from error
+        if isinstance(error, ProtocolError) and error.retry_after:  # StoreAway; a server without a store loads none
+            raise SystemExit(f"redstart: {server.runtime.name} did not start: {_away(server, error)}") from None
         if error is not server.runtime.failure:
             raise
         from redstart.features.startup_errors import not_started
 
         raise SystemExit(f"redstart: {not_started(server.runtime.name, error)}") from error
+
+
+def _away(server: Hosted, error: ProtocolError) -> str:
+    """Which store does not answer, and what its library says: this is for the operator, and not for callers."""
+    from redstart.store.open import shown_url
+
+    store = server.runtime.options["store"]
+    named = shown_url(store) if isinstance(store, str) else type(store).__name__
+    return f"its store {named} is away: {' '.join(str(error.__context__ or error).split())}"
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:

@@ -35,11 +35,7 @@ class PipeWriter:
     """
 
     def __init__(
-        self,
-        sink: int | BinaryIO,
-        loop: asyncio.AbstractEventLoop,
-        frame: Callable[[bytes], bytes],
-        calls: Sized,
+        self, sink: int | BinaryIO, loop: asyncio.AbstractEventLoop, frame: Callable[[bytes], bytes], calls: Sized
     ) -> None:
         self._file = None if isinstance(sink, int) else sink
         self._fd = sink if isinstance(sink, int) else -1

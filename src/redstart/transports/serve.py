@@ -25,7 +25,7 @@ from redstart.transports.admin import admin_port
 from redstart.transports.connection import Backlog, Connection
 from redstart.transports.http import Endpoint
 from redstart.transports.http_options import HttpOptions
-from redstart.transports.listen import BACKLOG, bind, bind_unix, removed_at_end, tls_context
+from redstart.transports.listen import BACKLOG, bind, bind_unix, removed_at_end, tls_context, url_host
 from redstart.transports.loop import on_signals, run_server
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def serve_http(server: Hosted, options: HttpOptions, tell: Callable[[str],
         host = options["host"] if listener is None else listener.getsockname()[0]
         check_name(host, options)
         if _is_loopback(host):  # 127.0.0.2, too, is a name that this server answers to
-            options["allowed_hosts"] = [*options["allowed_hosts"], _url_host(host)]
+            options["allowed_hosts"] = [*options["allowed_hosts"], url_host(host)]
     app = Endpoint(server, options)
     async with admin_port(app, options):
         if listener is not None:
@@ -103,7 +103,7 @@ def _shown(listener: socket.socket, path: str, secure: bool) -> str:
     """Where clients find it."""
     address, scheme = listener.getsockname(), "https" if secure else "http"
     if isinstance(address, tuple):
-        return f"{scheme}://{_url_host(address[0])}:{address[1]}{path}"
+        return f"{scheme}://{url_host(address[0])}:{address[1]}{path}"
     return f"{scheme}://localhost{path} on the unix socket {address}"
 
 
@@ -139,10 +139,6 @@ def check_name(host: str, options: HttpOptions) -> None:
 
 def _is_loopback(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
-
-
-def _url_host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]

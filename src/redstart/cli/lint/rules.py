@@ -405,10 +405,7 @@ RULES: Final = (
         "type that contains itself",
         "These clients write references out, and cannot end with such a type.",
         _recursive,
-        clients=(
-            "copilot",
-            "gemini",
-        ),
+        clients=("copilot", "gemini"),
     ),
     LintRule(
         "RS206",
