@@ -75,7 +75,7 @@ BUDGET: dict[str, int] = {
     "store": 1205,  # four engines behind one contract, two of which may be away; with tasks/ at most 2,200
     "features": 3370,  # what processes tell each other; scopes; progress and log messages; why a server does not start
     "execution": 1205,  # visible=, which needs the contexts; the Runner of calls; how threads wait, and processes end
-    "asking": 2005,  # what a task records of its dialogue
+    "asking": 2009,  # what a task records of its dialogue; answers say how they are read
     "tasks": 995,  # two task protocols over one record; leases, retries, checkpoints
     "adopt": 755,  # objects, directories and providers; their files are watched, until the interpreter ends
     "observe": 290,  # metrics and traces of calls, and what shows calls to them

@@ -181,6 +181,14 @@ def test_a_name_that_cannot_be_imported(tmp_path: Path, line: str, said: str) ->
     assert str(caught.value).splitlines()[-1].startswith(said)
 
 
+def test_a_name_that_a_server_does_not_have(tmp_path: Path) -> None:
+    path = write(tmp_path / "shop.py", SERVER + "@server.tols\ndef add(a: int) -> int: return a\n")
+    first = ran("run", path).stderr.splitlines()[0]
+    words = """AttributeError: a Server has no attribute 'tols'. Did you mean "tool"?"""
+    assert first == f"redstart: {path} could not be loaded ({path}, line 3): {words}"
+    assert ran("run", path).stderr.count("Did you mean") == 2  # there, and in the traceback
+
+
 def test_a_circular_import_is_called_so(tmp_path: Path) -> None:
     write(tmp_path / "circular_part.py", "from circular_shop import server\n")
     path = write(tmp_path / "circular_shop.py", "import circular_part\nserver = 1\n")
