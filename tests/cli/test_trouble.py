@@ -148,16 +148,25 @@ def test_a_server_that_does_not_start_says_where_and_why(tmp_path: Path, options
 # ---------------------------------------------------------------- what was meant
 
 
-@pytest.mark.parametrize("target", ["htp://127.0.0.1:1/mcp", "http://127.0.0.1:1/mcp", "https://example.com/mcp"])
-def test_a_url_where_code_is_loaded(target: str) -> None:
-    done = ran("run", target)
+@pytest.mark.parametrize("command", ["run", "dev", "worker", "check"])
+def test_a_url_where_code_is_loaded(command: str) -> None:
+    done = ran(command, "http://127.0.0.1:1/mcp")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"redstart: {target} is not a file or a module. A URL begins with http://")
+    assert done.stderr == (
+        "redstart: http://127.0.0.1:1/mcp is a URL, where a server runs already, and this command needs the code of "
+        "one, such as server.py. A URL is for the commands that use a server: list, call, read, prompt, test, bench, "
+        "inspect\n"
+    )
 
 
+@pytest.mark.parametrize("command", ["run", "list"])
 @pytest.mark.parametrize("target", ["htp://127.0.0.1:1/mcp", "127.0.0.1:1/mcp", "localhost:8000"])
-def test_a_url_without_a_known_scheme(target: str) -> None:
-    assert "A URL begins with http:// or https://" in ran("list", target).stderr
+def test_a_url_without_a_known_scheme(command: str, target: str) -> None:
+    done = ran(command, target)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"redstart: {target} is not a file or a module. A URL begins with http:// or https://"
+    )
 
 
 def test_a_revision_that_does_not_exist(tmp_path: Path) -> None:
