@@ -58,7 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _main(argv)
         except CommandError as error:
-            say(f"redstart: {printable(str(error))}")  # it may quote a server
+            if str(error):  # else it has been said
+                say(f"redstart: {printable(str(error))}")  # it may quote a server
             return error.status
         except KeyboardInterrupt:
             say()  # the terminal has shown ^C
