@@ -62,6 +62,14 @@ def test_without_a_command_help_is_talk(capsys: pytest.CaptureFixture[str]) -> N
     ("arguments", "said"),
     [
         (["lst"], "redstart: there is no command lst; did you mean list?\n"),
+        (["serve", SHOP], "redstart: there is no command serve; did you mean run?\n"),
+        (["init"], "redstart: there is no command init; did you mean new?\n"),
+        ([SHOP], f"redstart: {SHOP} is not a command; to serve it: redstart run {SHOP}\n"),
+        ([SHOP, "--http"], f"redstart: {SHOP} is not a command; to serve it: redstart run {SHOP}\n"),
+        (
+            ["https://a/mcp"],
+            "redstart: https://a/mcp is not a command; to see what it offers: redstart list https://a/mcp\n",
+        ),
         (["zzz"], "redstart: there is no command zzz; there is: "),
         (["call", SHOP, "ad", "a=1"], "redstart: there is no tool ad; did you mean add?\n"),
         (["call", SHOP, "add", "aa=1"], "redstart: there is no argument aa; did you mean a?\n"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -196,6 +197,22 @@ def test_a_name_that_a_server_does_not_have(tmp_path: Path) -> None:
     words = """AttributeError: a Server has no attribute 'tols'. Did you mean "tool"?"""
     assert first == f"redstart: {path} could not be loaded ({path}, line 3): {words}"
     assert ran("run", path).stderr.count("Did you mean") == 2  # there, and in the traceback
+
+
+@pytest.mark.parametrize("command", ["run", "list"])
+def test_code_that_reads_stdin_when_it_is_loaded(tmp_path: Path, command: str) -> None:
+    """It would take a message of the client."""
+    path = write(tmp_path / "shop.py", "name = input('Which name? ')\n" + SERVER)
+    done = ran(command, path, stdin=None, input=f"{json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'ping'})}\n")
+    first, *_, last = done.stderr.removeprefix("Which name? ").splitlines()
+    assert first == f"redstart: {path} could not be loaded ({path}, line 1): EOFError: EOF when reading a line"
+    assert last.startswith("Nobody can type here: take it from a variable of the environment, ")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_stdin_is_the_protocols_after_the_code_is_loaded(tmp_path: Path) -> None:
+    path = write(tmp_path / "shop.py", "import sys\nassert sys.stdin.read() == ''\n" + SERVER)
+    assert ran("list", path).returncode == 0
 
 
 def test_a_circular_import_is_called_so(tmp_path: Path) -> None:

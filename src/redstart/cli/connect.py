@@ -147,7 +147,7 @@ def in_words(shown: str = "the server", quiet: bool = True, own: bool = False) -
             raise CommandError(printable(str(error)) + _http_hint(refused.status), CONNECT) from error
         raise CommandError(printable(str(error)), PROTOCOL) from error
     except ConnectionClosed as error:
-        if own and error.exit_status == USAGE and any(line.startswith("redstart: ") for line in error.stderr):
+        if own and error.exit_status == USAGE and any("redstart: " in line for line in error.stderr):
             said = "\n".join(error.stderr).removeprefix("redstart: ") if quiet else ""
             raise CommandError(said) from error  # nothing was begun, and `redstart run` has said why
         text = str(error).partition("; the end of its stderr")[0]

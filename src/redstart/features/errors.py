@@ -99,6 +99,8 @@ def end_in_words(kind: type[BaseException], error: BaseException, trace: Traceba
         from redstart.features.startup_errors import where
 
         sys.stderr.write(f"redstart: {error}{where(error)}\n")
+    elif isinstance(error, ProtocolError) and error.at_start and sys.stderr is not None:
+        sys.stderr.write(f"redstart: {error.at_start}\n")
     else:
         sys.__excepthook__(kind, error, trace)
 

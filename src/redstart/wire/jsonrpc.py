@@ -45,6 +45,9 @@ class ProtocolError(Exception):
     retry_after: ClassVar[int] = 0
     """Seconds after which the client may try again, if only the moment was wrong: over HTTP the status is 503."""
 
+    at_start = ""
+    """The words for who starts a server, if it ends one that starts; the message is for clients."""
+
     def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
         super().__init__(message)
         self.code = code
