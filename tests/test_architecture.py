@@ -73,7 +73,7 @@ BUDGET: dict[str, int] = {
     "schema": 3228,  # one type engine for all; the kinds of functions, their annotations and defaults, and the names
     "protocol": 1235,  # the walk over x-mcp-header annotations, for the server and the client
     "store": 1205,  # four engines behind one contract, two of which may be away; with tasks/ at most 2,200
-    "features": 3394,  # what processes tell each other; scopes; progress and log messages; why a server does not start
+    "features": 3396,  # what processes tell each other; scopes; progress and log messages; why a server does not start
     "execution": 1205,  # visible=, which needs the contexts; the Runner of calls; how threads wait, and processes end
     "asking": 2009,  # what a task records of its dialogue; answers say how they are read
     "tasks": 995,  # two task protocols over one record; leases, retries, checkpoints

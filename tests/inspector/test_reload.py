@@ -68,6 +68,7 @@ def test_an_import_error_keeps_the_old_tools_and_shows_the_line(tmp_path: Path) 
             assert (broken["error"]["type"], broken["error"]["place"]) == ("NameError", place)
             assert broken["error"]["frames"][-1]["source"] == "print(undefined_name)"
             assert broken["error"]["frames"][-1]["own"] is True
+            assert broken["error"]["frames"][-1]["function"] == "<module>"
             await dev.line(r"not reloaded +server\.py")
             await dev.line(r"server\.py, line 11\): NameError: name 'undefined_name' is not defined")
             assert (await dev.state())["reload"]["error"]["type"] == "NameError"
@@ -77,6 +78,10 @@ def test_an_import_error_keeps_the_old_tools_and_shows_the_line(tmp_path: Path) 
             assert mended["error"] is None
             assert said(await client.call_tool("plus", {"a": 2})) == "4"
             assert (await dev.state())["reload"]["error"] is None
+            rewrite(tmp_path / "server.py", "def add(a: int) -> int\n")
+            unread = await dev.event("reload", since=mended["seq"])
+            last = unread["error"]["frames"][-1]
+            assert (last["line"], last["source"], last["function"]) == (1, "def add(a: int) -> int", "<module>")
 
     run(main())
 

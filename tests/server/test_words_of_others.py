@@ -117,7 +117,7 @@ def test_an_answer_says_how_it_is_read(answer: Any, name: str) -> None:
         getattr(answer, name)
     kind = type(answer).__name__
     assert str(caught.value) == (
-        f"a {kind} has no {name!r}: write `match answer:` with `case Accepted(data):`, `case Declined():` and "
+        f"{kind} has no {name!r}: write `match answer:` with `case Accepted(data):`, `case Declined():` and "
         "`case Cancelled():`, or `if isinstance(answer, Accepted):` and answer.data"
     )
     assert copy.deepcopy(answer) == answer

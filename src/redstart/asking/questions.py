@@ -46,7 +46,7 @@ class Cancelled(Struct, frozen=True):
 def _explained(answer: object, name: str) -> NoReturn:
     """An error that says how an answer is read, for `answer.action` and other names of other frameworks."""
     raise AttributeError(
-        f"a {type(answer).__name__} has no {name!r}: write `match answer:` with `case Accepted(data):`, "
+        f"{type(answer).__name__} has no {name!r}: write `match answer:` with `case Accepted(data):`, "
         "`case Declined():` and `case Cancelled():`, or `if isinstance(answer, Accepted):` and answer.data",
         obj=answer,
     )

@@ -156,7 +156,7 @@ def no_module(name: str) -> TargetError:
     if Path(f"{name}.py").is_file():
         return TargetError(f"there is no module {name}; did you mean the file {name}.py?")
     servers = installed_servers(name)
-    known = f"; an installed server{near(name, servers)[1:]}" if servers else ""
+    known = near(name, servers).replace("there is:", "installed servers:")
     return TargetError(f"there is no module {name}; for a file, write its name with .py{known}")
 
 
