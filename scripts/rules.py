@@ -317,6 +317,20 @@ server.register(
 )
 """,
     ),
+    "RS208": (
+        '''
+@server.tool
+def order_hat(size: int = "seven") -> str:
+    """Order a hat."""
+    return ""
+''',
+        '''
+@server.tool
+def order_hat(size: int = 7) -> str:
+    """Order a hat."""
+    return ""
+''',
+    ),
     "RS301": (
         """
 @server.tool(description="Order a hat. " * 400)

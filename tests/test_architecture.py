@@ -70,22 +70,22 @@ UPWARDS: set[tuple[str, str]] = {
 BUDGET: dict[str, int] = {
     "": 355,  # with reaper.py, the process that outlives a server; imports that pause the garbage collector
     "wire": 460,  # the check of the shapes that applications make, and the shapes of tasks; classes that are a str
-    "schema": 3220,  # one type engine for all; the kinds of functions, their annotations, and the names around them
+    "schema": 3228,  # one type engine for all; the kinds of functions, their annotations and defaults, and the names
     "protocol": 1240,  # the walk over x-mcp-header annotations, for both sides; what is remembered of `_meta`
     "store": 1205,  # four engines behind one contract, two of which may be away; with tasks/ at most 2,200
-    "features": 3370,  # what processes tell each other; scopes; progress and log messages; why a server does not start
+    "features": 3396,  # what processes tell each other; scopes; progress and log messages; why a server does not start
     "execution": 1205,  # visible=, which needs the contexts; the Runner of calls; how threads wait, and processes end
-    "asking": 2005,  # what a task records of its dialogue
+    "asking": 2009,  # what a task records of its dialogue; answers say how they are read
     "tasks": 996,  # two task protocols over one record; leases, retries, checkpoints
     "adopt": 755,  # objects, directories and providers; their files are watched, until the interpreter ends
     "observe": 290,  # metrics and traces of calls, and what shows calls to them
     "access": 155,  # `auth=`: its contract, its time limit, the local user of stdio
     "server": 1390,  # Server, its contexts, dispatch and the running of calls; at most 1,400
-    "transports": 4160,  # sessions of several processes; health, challenges; TLS, proxies; shares; what we send
+    "transports": 4185,  # sessions of several processes; health, challenges; TLS, proxies; shares; what logs tell
     "auth": 1500,  # with OAuthProxy, an authorization server; at most 1,500
     "client": 3985,  # who gets no answer, and why; bounds of what servers send; configurations; recording; OAuth; tasks
     "testing": 1260,  # the pytest plug-in and its words, changes that break clients, replay; the behavioural suite
-    "cli": 6035,  # fifteen clients and editors of their files; lint rules; commands that use a server; inspecting
+    "cli": 6093,  # fifteen clients and editors of their files; lint rules; commands that use a server; inspecting
     "inspector": 1915,  # what is seen of a server; the page; the Host, which swaps servers, and reloading; the relay
 }
 LONG_FUNCTIONS: set[str] = set()

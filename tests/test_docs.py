@@ -46,7 +46,7 @@ def test_block(page: Path, block: str, tmp_path: Path) -> None:
     script.write_text(block)
     # An empty stdin: a block that ends in server.run() serves until the end of its input.
     start = command(script, after=FIRST, flags=("-W", "error"))
-    done = subprocess.run(start, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    done = subprocess.run(start, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
 
 

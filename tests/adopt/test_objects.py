@@ -312,7 +312,10 @@ def test_decorators_mark_and_leave_alone() -> None:
     [
         (lambda: tool(nmae="x")(lambda: 1), r'test_objects\.py:\d+: a tool has no option "nmae". Did you mean "name"'),  # type: ignore[call-overload]
         (lambda: tool(7), "expected a function, got 7"),  # type: ignore[call-overload]
-        (lambda: prompt(Server), "expected a function"),
+        (
+            lambda: prompt(Server),
+            r"got <class '.*Server'>; to serve the methods of its objects write Server\.from_object\(Server\)",
+        ),
         (lambda: resource(lambda: 1), "a resource has a URI"),  # type: ignore[arg-type]
         (lambda: resource("no uri")(lambda: 1), "is not a URI"),
         (lambda: tool(Account().deposit), "put the decorator on its function"),

@@ -18,7 +18,7 @@ def as_before(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     monkeypatch.setattr(sys, "path", list(sys.path))
     known = set(sys.modules)
     yield
-    loaded = (tmp_path_factory.getbasetemp(), ROOT / "examples")
+    loaded = (tmp_path_factory.getbasetemp(), ROOT / "examples", Path(__file__).with_name("shop.py"))
     new = {name: sys.modules[name] for name in set(sys.modules) - known}
     places = {name: _places(module) for name, module in new.items()}  # before any goes: a folder asks its parent
     for name, found in places.items():

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import stat
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -51,6 +54,26 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / ".venv" / "big").write_text("x")
     monkeypatch.chdir(tmp_path)
     return folder
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such permissions")
+@pytest.mark.parametrize("kind", ["mcpb", "server-json", "docker"])
+def test_others_may_read_what_is_made_for_them(project: Path, kind: str) -> None:
+    """Permissions are those of any new file, and stay when it is made again."""
+    known = set(project.parent.iterdir())
+    command = ["build", kind, "project/src/server.py"]
+    before = os.umask(0o027)
+    try:
+        assert main(command) == 0
+    finally:
+        os.umask(before)
+    made = set(project.parent.iterdir()) - known
+    assert made
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o640}
+    for path in made:
+        path.chmod(0o604)
+    assert main(command) == 0
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o604}
 
 
 def unpacked(file: Path) -> dict[str, bytes]:

@@ -74,6 +74,81 @@ def test_a_server_that_fails_to_list_is_reported_and_the_others_go_on() -> None:
 # ---------------------------------------------------------------- the rules
 
 
+DEFAULTS = """
+import enum, math
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+from msgspec import Meta
+from pydantic import BaseModel, Field
+from redstart import Depends, Parameter, Server, SyncContext, Tool
+
+server = Server("shop")
+UNSET = object()
+
+class Colour(enum.Enum):
+    RED = "red"
+
+class Odd(enum.Enum):
+    GREEN = (0, 255, 0)
+
+class Point(NamedTuple):
+    x: int = 0
+
+@dataclass
+class Hat:
+    size: int = 7
+
+class Model(BaseModel):
+    n: int = 1
+
+{}
+"""
+FINE = [
+    "a: int = None", "a: int = ...", "a: int = UNSET", "a: float = math.inf", "a: float = 1", "a: Colour = Colour.RED",
+    "a: Colour = 'red'", "a: Odd = Odd.GREEN", "a: Point = Point()", "a: Hat = Hat()", "a: Hat = {'size': 1}",
+    "a: Model = Model()", "a: Model = {'n': 2}", "a: Path = Path('.')", "a: Path = '.'", "a: list[str] = ()",
+    "a: set[int] = frozenset()", "a: datetime = datetime.now()", "a: int = Field(5)", "a: int = Field(default=...)",
+    "a: int = Field(default_factory=int)", "a: int | str = 'x'", "a: Any = UNSET", "a: Literal['x'] = 'x'", "a='x'",
+    "ctx: SyncContext = None", "a: int = Depends(lambda: 5)", "a: 'int' = 3", "a: dict[str, Hat] = {}",
+]  # fmt: skip
+WRONG_DEFAULTS = [
+    ("a: int = 'three'", 'must be an integer, got the string "three"'),
+    ("a: int = '3'", 'must be an integer, got the string "3"'),  # the function would get a text
+    ("a: Annotated[int, Meta(le=9)] = 10", "must be at most 9, got 10"),
+    ("a: Literal['x', 'y'] = 'z'", 'must be one of "x", "y", got "z"'),
+    ("a: Colour = 'rde'", 'must be "red", got "rde"; did you mean "red"?'),
+    ("a: list[int] = ['x']", 'out of the schema: "[0]" must be an integer, got the string "x"'),
+    ("a: int = Field('three')", 'must be an integer, got the string "three"'),
+    ("a: Annotated[int, Field(default='three')]", 'must be an integer, got the string "three"'),
+]
+
+
+@pytest.mark.parametrize("parameter", FINE)
+def test_a_default_that_fits(parameter: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = DEFAULTS.replace("{}", f"@server.tool\ndef add({parameter}) -> str: return ''")
+    assert codes(tmp_path / "fits.py", source, "--select", "RS208", capsys=capsys) == []
+
+
+@pytest.mark.parametrize(("parameter", "words"), WRONG_DEFAULTS)
+def test_a_default_that_does_not_fit(
+    parameter: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "wrong.py"
+    path.write_text(DEFAULTS.replace("{}", f"@server.tool\ndef add({parameter}) -> str: return ''"))
+    assert main(["check", str(path), "--select", "RS208"]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith(f"{path}:30: RS208 tool add: the default of a does not fit, and is left out of the schema: ")
+    assert words in said
+
+
+def test_the_default_of_a_parameter_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = "parameters=[Parameter('a', 'integer', default='three')]"
+    source = DEFAULTS.replace("{}", f"server.register(Tool('add', handler=lambda a: a, {given}))")
+    assert codes(tmp_path / "wrong.py", source, "--select", "RS208", capsys=capsys) == ["RS208"]
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_the_examples_of_a_rule(rule: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad, good = (page["example"](text) for text in page["EXAMPLES"][rule.code])

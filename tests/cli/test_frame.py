@@ -62,6 +62,14 @@ def test_without_a_command_help_is_talk(capsys: pytest.CaptureFixture[str]) -> N
     ("arguments", "said"),
     [
         (["lst"], "redstart: there is no command lst; did you mean list?\n"),
+        (["serve", SHOP], "redstart: there is no command serve; did you mean run?\n"),
+        (["init"], "redstart: there is no command init; did you mean new?\n"),
+        ([SHOP], f"redstart: {SHOP} is not a command; to serve it: redstart run {SHOP}\n"),
+        ([SHOP, "--http"], f"redstart: {SHOP} is not a command; to serve it: redstart run {SHOP}\n"),
+        (
+            ["https://a/mcp"],
+            "redstart: https://a/mcp is not a command; to see what it offers: redstart list https://a/mcp\n",
+        ),
         (["zzz"], "redstart: there is no command zzz; there is: "),
         (["call", SHOP, "ad", "a=1"], "redstart: there is no tool ad; did you mean add?\n"),
         (["call", SHOP, "add", "aa=1"], "redstart: there is no argument aa; did you mean a?\n"),
@@ -150,14 +158,29 @@ def test_statuses(arguments: list[str], status: int, said: str, capsys: pytest.C
 def test_a_server_that_ends_is_started_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "bad.py"
     file.write_text("1 / 0\n")
-    assert main(["list", str(file)]) == 3
+    assert main(["list", str(file)]) == 2  # as for `run`
     heard = capfd.readouterr().err
+    assert heard.startswith(f"redstart: {file} could not be loaded ({file}, line 1): ZeroDivisionError: ")
+    assert heard.endswith("\nFix that line and try again.\n")
     assert heard.count("could not be loaded") == 1
-    assert heard.endswith(f"redstart: {file} ended with exit status 2\n")
-    assert main(["list", str(file), "--quiet"]) == 3
-    assert (
-        "\n  ZeroDivisionError: division by zero\n" in capfd.readouterr().err
-    )  # repeated, because it was not passed on
+    assert main(["list", str(file), "--quiet"]) == 2
+    assert capfd.readouterr().err == heard  # repeated, because it was not passed on
+
+
+@pytest.mark.parametrize("words", [["list", "{}"], ["call", "{}", "add", "a=1"], ["read", "{}", "shop://hours"]])
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_a_name_that_is_not_in_the_file(words: list[str], quiet: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([*(word.replace("{}", f"{SHOP}:srv") for word in words), *quiet]) == 2
+    assert capfd.readouterr().err == f"redstart: {SHOP} has no srv; there is server\n"
+
+
+def test_a_server_that_ends_itself_with_2_was_not_mistyped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "bad.py"
+    file.write_text(
+        "import os\nfrom redstart import Server\nserver = Server('s')\nserver.tool(lambda: os._exit(2), name='end')\n"
+    )
+    assert main(["call", str(file), "end"]) == 3
+    assert capfd.readouterr().err == f"redstart: {file} ended with exit status 2\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Windows are others")

@@ -53,6 +53,18 @@ def test_the_commands_of_a_readme_are_complete(
             assert main([*words[1:], "--print"]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_what_to_begin_with_can_be_begun(template: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a command needs that redstart does not bring is installed before it, as in the README."""
+    assert main(["new", "hat-shop", "--template", template, "--into", str(tmp_path / "x")]) == 0
+    first = capsys.readouterr().err.partition("begin with: ")[2].strip().split(" && ")
+    assert first[0] == f"cd {tmp_path / 'x'}"
+    lines = (tmp_path / "x" / "README.md").read_text().splitlines()
+    shown = [line[2:].partition("#")[0].strip() for line in lines if line.startswith("$ ")]
+    assert len(first) == 2 if first[1].startswith("redstart call ") else first[1:] == [shown[0], first[2]]
+    assert len(first) == 2 or (first[1].startswith("pip install ") and first[2] in shown)
+
+
 def test_what_is_made_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "hats", "--into", str(tmp_path / "x")]) == 0
     heard = capsys.readouterr()

@@ -90,7 +90,11 @@ def test_an_installed_server(
     assert main(["call", "hat-shop", "hats"]) == 0
     assert capsys.readouterr().out == "hats\n"
     assert main(["list", "hat-shp"]) == 2
-    assert capsys.readouterr().err.endswith("; an installed server did you mean hat-shop?\n")
+    assert capsys.readouterr().err == (
+        "redstart: there is no module hat-shp; for a file, write its name with .py; did you mean hat-shop?\n"
+    )
+    assert main(["list", "zzz"]) == 2
+    assert capsys.readouterr().err.endswith(" with .py; installed servers: hat-shop\n")
 
 
 def test_settings_from_the_environment(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -179,16 +180,25 @@ def test_a_store_that_is_away_under_another_server_has_no_line_of_ours(tmp_path:
 # ---------------------------------------------------------------- what was meant
 
 
-@pytest.mark.parametrize("target", ["htp://127.0.0.1:1/mcp", "http://127.0.0.1:1/mcp", "https://example.com/mcp"])
-def test_a_url_where_code_is_loaded(target: str) -> None:
-    done = ran("run", target)
+@pytest.mark.parametrize("command", ["run", "dev", "worker", "check"])
+def test_a_url_where_code_is_loaded(command: str) -> None:
+    done = ran(command, "http://127.0.0.1:1/mcp")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"redstart: {target} is not a file or a module. A URL begins with http://")
+    assert done.stderr == (
+        "redstart: http://127.0.0.1:1/mcp is a URL, where a server runs already, and this command needs the code of "
+        "one, such as server.py. A URL is for the commands that use a server: list, call, read, prompt, test, bench, "
+        "inspect\n"
+    )
 
 
+@pytest.mark.parametrize("command", ["run", "list"])
 @pytest.mark.parametrize("target", ["htp://127.0.0.1:1/mcp", "127.0.0.1:1/mcp", "localhost:8000"])
-def test_a_url_without_a_known_scheme(target: str) -> None:
-    assert "A URL begins with http:// or https://" in ran("list", target).stderr
+def test_a_url_without_a_known_scheme(command: str, target: str) -> None:
+    done = ran(command, target)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        f"redstart: {target} is not a file or a module. A URL begins with http:// or https://"
+    )
 
 
 def test_a_revision_that_does_not_exist(tmp_path: Path) -> None:
@@ -210,6 +220,30 @@ def test_a_name_that_cannot_be_imported(tmp_path: Path, line: str, said: str) ->
     with pytest.raises(TargetError) as caught:
         load(write(tmp_path / "shop.py", f"{line}\n"))
     assert str(caught.value).splitlines()[-1].startswith(said)
+
+
+def test_a_name_that_a_server_does_not_have(tmp_path: Path) -> None:
+    path = write(tmp_path / "shop.py", SERVER + "@server.tols\ndef add(a: int) -> int: return a\n")
+    first = ran("run", path).stderr.splitlines()[0]
+    words = """AttributeError: a Server has no attribute 'tols'. Did you mean "tool"?"""
+    assert first == f"redstart: {path} could not be loaded ({path}, line 3): {words}"
+    assert ran("run", path).stderr.count("Did you mean") == 2  # there, and in the traceback
+
+
+@pytest.mark.parametrize("command", ["run", "list"])
+def test_code_that_reads_stdin_when_it_is_loaded(tmp_path: Path, command: str) -> None:
+    """It would take a message of the client."""
+    path = write(tmp_path / "shop.py", "name = input('Which name? ')\n" + SERVER)
+    done = ran(command, path, stdin=None, input=f"{json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'ping'})}\n")
+    first, *_, last = done.stderr.removeprefix("Which name? ").splitlines()
+    assert first == f"redstart: {path} could not be loaded ({path}, line 1): EOFError: EOF when reading a line"
+    assert last.startswith("Nobody can type here: take it from a variable of the environment, ")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_stdin_is_the_protocols_after_the_code_is_loaded(tmp_path: Path) -> None:
+    path = write(tmp_path / "shop.py", "import sys\nassert sys.stdin.read() == ''\n" + SERVER)
+    assert ran("list", path).returncode == 0
 
 
 def test_a_circular_import_is_called_so(tmp_path: Path) -> None:

@@ -111,6 +111,22 @@ def test_what_fails_later_is_what_it_is(tmp_path: Path) -> None:
     assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
 
 
+# ---------------------------------------------------------------- a store that is away
+
+
+def test_a_store_that_is_away_at_the_start_is_told_without_our_frames(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/nowhere/shop.db"
+    text = f"from redstart import Server\nserver = Server('shop', store={store!r})\n" + SCRIPT.format('"http", port=0')
+    file = write(tmp_path / "shop.py", text)
+    for command in ([sys.executable, file], redstart("run", file, "--http", "--port=0")):
+        done = ran(*command)
+        assert done.returncode == 1
+        away = f"its store {store} is away: SQLite says: unable to open database file"
+        assert done.stderr.splitlines()[-1] == f"redstart: shop did not start: {away}"
+        assert "Traceback" not in done.stderr
+        assert "is served" not in done.stderr
+
+
 # ---------------------------------------------------------------- a port
 
 

@@ -235,6 +235,43 @@ def test_an_unknown_uri_is_not_found_by_the_code_of_the_revision(era: str) -> No
     assert refused(notes(), era, "resources/read")["code"] == -32602
 
 
+TEMPLATES = (
+    "hats://{name}",
+    "users://{id}",
+    "users://{id}/posts{?page}",
+    "files://docs/{+path}",
+    "guide://{topic}/{page}",
+)
+
+
+@pytest.mark.parametrize(
+    ("uri", "meant"),
+    [
+        ("hat://beret", "hats://{name}"),
+        ("HATS://beret", "hats://{name}"),
+        ("hats://beret/xl", None),
+        ("user://7/posts", "users://{id}/posts{?page}"),
+        ("users://7/post", "users://{id}/posts{?page}"),
+        ("user://7", "users://{id}"),
+        ("files://doc/a/b/c.md", "files://docs/{+path}"),
+        ("guides://hats/1", "guide://{topic}/{page}"),
+        ("http://beret", None),
+        ("guide://nothing/1", None),  # of the template itself: its handler has nothing there
+        ("zebrax://1", None),  # who reads it may not see that template
+        ("hats:/" + "/x" * 4_000, None),
+        ("x" * 8_000 + "://a", None),
+    ],
+)
+def test_the_template_that_was_meant_is_named(era: str, uri: str, meant: str | None) -> None:
+    server = Server("many", auth=lambda token: None)
+    for template in TEMPLATES:
+        server.register(Resource(template, handler=lambda uri: None))
+    server.register(Resource("zebra://{id}", handler=lambda uri: "x", visible=lambda user: user is not None))
+    server.register(Resource("mine://{id}", handler=lambda uri: "x", scopes="admin"))
+    said = refused(server, era, "resources/read", uri=uri)["message"]
+    assert said == f"Resource not found: {uri[:200]}" + (f'. Did you mean "{meant}"?' if meant else "")
+
+
 def test_what_cannot_be_sent_is_told_with_its_line(era: str, caplog: pytest.LogCaptureFixture) -> None:
     server = Server("odd")
     server.resource("odd://one")(lambda: object())

@@ -59,6 +59,25 @@ def test_a_stdio_client_stays_connected_and_hears_of_the_change(tmp_path: Path, 
     run(main())
 
 
+def test_a_file_that_is_gone_or_serves_nothing_is_told_without_our_frames(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with developing(tmp_path) as dev, Client(dev.url) as client:
+            (tmp_path / "server.py").unlink()
+            gone = await dev.event("reload")
+            assert gone["error"]["text"].startswith(f"there is no file {tmp_path / 'server.py'}")
+            assert (gone["error"]["frames"], gone["error"]["place"]) == ([], None)
+            assert gone["error"]["traceback"] == gone["error"]["text"]
+            rewrite(tmp_path / "server.py", "x = 1\n")
+            empty = await dev.event("reload", since=gone["seq"])
+            assert "server.py has no Server, and no public function that can be served" in empty["error"]["text"]
+            assert empty["error"]["frames"] == []
+            assert (await client.call_tool("add", {"a": 1})).data == 3
+            rewrite(tmp_path / "server.py", SECOND)
+            assert (await dev.event("reload", since=empty["seq"]))["error"] is None
+
+    run(main())
+
+
 def test_an_import_error_keeps_the_old_tools_and_shows_the_line(tmp_path: Path) -> None:
     async def main() -> None:
         async with developing(tmp_path) as dev, Client(dev.url) as client:
@@ -68,6 +87,7 @@ def test_an_import_error_keeps_the_old_tools_and_shows_the_line(tmp_path: Path) 
             assert (broken["error"]["type"], broken["error"]["place"]) == ("NameError", place)
             assert broken["error"]["frames"][-1]["source"] == "print(undefined_name)"
             assert broken["error"]["frames"][-1]["own"] is True
+            assert broken["error"]["frames"][-1]["function"] == "<module>"
             await dev.line(r"not reloaded +server\.py")
             await dev.line(r"server\.py, line 11\): NameError: name 'undefined_name' is not defined")
             assert (await dev.state())["reload"]["error"]["type"] == "NameError"
@@ -77,6 +97,10 @@ def test_an_import_error_keeps_the_old_tools_and_shows_the_line(tmp_path: Path) 
             assert mended["error"] is None
             assert said(await client.call_tool("plus", {"a": 2})) == "4"
             assert (await dev.state())["reload"]["error"] is None
+            rewrite(tmp_path / "server.py", "def add(a: int) -> int\n")
+            unread = await dev.event("reload", since=mended["seq"])
+            last = unread["error"]["frames"][-1]
+            assert (last["line"], last["source"], last["function"]) == (1, "def add(a: int) -> int", "<module>")
 
     run(main())
 

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import re
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +17,19 @@ from fastmcp import FastMCP
 from fastmcp.tools import ToolResult as FastResult
 from mcp.types import CallToolResult, TextContent
 
-from redstart import Client, Context, Depends, Directory, File, RegistrationError, Server, SyncContext
+from redstart import (
+    Accepted,
+    Cancelled,
+    Client,
+    Context,
+    Declined,
+    Depends,
+    Directory,
+    File,
+    RegistrationError,
+    Server,
+    SyncContext,
+)
 from redstart.features.rules import OptionError
 
 HERE = Path(__file__)
@@ -82,6 +96,32 @@ def test_methods_of_others_are_named(name: str, ours: str) -> None:
     with pytest.raises(AttributeError, match=re.escape(f"a Server has no attribute {name!r}: write {ours}")):
         getattr(Server("s"), name)
     assert not hasattr(Server("s"), "zzz")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("tols", "tool"), ("toolz", "tool"), ("promt", "prompt"), ("resorce", "resource"), ("regster", "register"), ("rn", "run"), ("versoin", "version")],
+)  # fmt: skip
+def test_a_name_that_is_mistyped_is_suggested_once(name: str, meant: str) -> None:
+    """The decorator, and not the list of the same name; Python appends no suggestion of its own."""
+    with pytest.raises(AttributeError) as caught:
+        getattr(Server("s"), name)
+    lines = traceback.format_exception_only(caught.value)
+    assert lines == [f'AttributeError: a Server has no attribute {name!r}. Did you mean "{meant}"?\n']
+
+
+@pytest.mark.parametrize("answer", [Accepted("x"), Declined(), Cancelled()])
+@pytest.mark.parametrize("name", ["action", "content"])
+def test_an_answer_says_how_it_is_read(answer: Any, name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(answer, name)
+    kind = type(answer).__name__
+    assert str(caught.value) == (
+        f"{kind} has no {name!r}: write `match answer:` with `case Accepted(data):`, `case Declined():` and "
+        "`case Cancelled():`, or `if isinstance(answer, Accepted):` and answer.data"
+    )
+    assert copy.deepcopy(answer) == answer
+    assert not hasattr(answer, "__fspath__")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Coroutine, Generator, Sequence
-from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, NoReturn, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 from zlib import crc32
 
@@ -42,6 +42,18 @@ class Declined(Struct, frozen=True):
 class Cancelled(Struct, frozen=True):
     """The user gave no answer: closed the form, took too long, or the client could not ask."""
 
+
+def _explained(answer: object, name: str) -> NoReturn:
+    """An error that says how an answer is read, for `answer.action` and other names of other frameworks."""
+    raise AttributeError(
+        f"{type(answer).__name__} has no {name!r}: write `match answer:` with `case Accepted(data):`, "
+        "`case Declined():` and `case Cancelled():`, or `if isinstance(answer, Accepted):` and answer.data",
+        obj=answer,
+    )
+
+
+for _kind in (Accepted, Declined, Cancelled):  # here, because a type checker should go on to refuse other names
+    _kind.__getattr__ = _explained  # type: ignore[union-attr]
 
 Answer: TypeAlias = Accepted[T] | Declined | Cancelled
 DECLINED: Final = Declined()

@@ -112,16 +112,14 @@ class OpenID(JWT):
             scope_claims=scope_claims, audience_claim=audience_claim,
         )  # fmt: skip
         self._has_audience = bool(audience)
-        self._access_claims = access_claims
+        self._access_claims = tuple(access_claims.items())
         shown = name or urlsplit(issuer).hostname or issuer
         self.application = Application(shown, issuer, id, given.get("client_secret", ""), upstream_scopes)
 
     def _user(self, claims: JsonObject) -> User | None:
         # An ID token tells an application who has signed in. It has the same issuer, and often the same audience.
-        for name, value in self._access_claims.items():
-            if not (found := claims.get(name)) or found != (value or found):
-                return None
-        return super()._user(claims)
+        lacks = any(not claims.get(name) or value not in ("", claims[name]) for name, value in self._access_claims)
+        return None if lacks else super()._user(claims)
 
     def open(self, server: Keeper) -> None:
         if not self._has_audience:  # else the ID tokens of other sites that use the application would be let in

@@ -38,6 +38,8 @@ COMMANDS = {
     "build": "make a bundle for desktop clients, the file for the MCP registry, or a Dockerfile",
     "completion": "print what makes a shell complete commands, options, and names of tools",
 }
+MEANT = {"serve": "run", "start": "run", "init": "new", "create": "new", "lint": "check", "tools": "list"}
+"""Words of other programs for our commands."""
 EPILOG = """\
 A TARGET is a file (server.py), a module (package.module), an object or a function in one of them (server.py:app),
 an installed server (entry points of the group redstart.servers), a folder, or nothing: then [tool.redstart] in
@@ -58,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _main(argv)
         except CommandError as error:
-            say(f"redstart: {printable(str(error))}")  # it may quote a server
+            if str(error):  # else it has been said
+                say(f"redstart: {printable(str(error))}")  # it may quote a server
             return error.status
         except KeyboardInterrupt:
             say()  # the terminal has shown ^C
@@ -135,12 +138,21 @@ def _act(name: str, arguments: argparse.Namespace) -> int:
     return status
 
 
+def _no_command(word: str) -> CommandError:
+    if word.startswith(("http://", "https://")):
+        return CommandError(f"{word} is not a command; to see what it offers: redstart list {word}")
+    if word.partition(":")[0].endswith(".py"):
+        return CommandError(f"{word} is not a command; to serve it: redstart run {word}")
+    meant = f"; did you mean {MEANT[word]}?" if word in MEANT else near(word, COMMANDS, most=len(COMMANDS))
+    return CommandError(f"there is no command {word}{meant}")
+
+
 def _main(argv: Sequence[str] | None) -> int:
     arguments = [*(sys.argv[1:] if argv is None else argv)]  # here `list` is the module of that command
     place = next((n for n, argument in enumerate(arguments) if not argument.startswith("-")), len(arguments))
     wanted = arguments[place] if place < len(arguments) else None
     if wanted is not None and wanted not in COMMANDS:
-        raise CommandError(f"there is no command {wanted}{near(wanted, COMMANDS, most=len(COMMANDS))}")
+        raise _no_command(wanted)
     parser, commands = parsers(wanted)
     parser.parse_args(arguments[:place])  # --help and --version; nothing else stands before a command
     if wanted is None:

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Final
 
 from redstart.cli.configs import files
 from redstart.cli.configs.edit import EditError
@@ -24,6 +25,9 @@ from redstart.cli.packaging import (
 )
 from redstart.cli.target import ready
 
+FOR_ALL: Final = 0o666
+"""The permissions of a file that is made for others, before the umask takes some away."""
+
 
 def act(arguments: argparse.Namespace) -> int:
     server = ready(arguments.target)
@@ -33,9 +37,9 @@ def act(arguments: argparse.Namespace) -> int:
         if out == "-":
             sys.stdout.buffer.write(data)
             return 0
-        files.write(Path(out), data, files.read(Path(out)))
+        files.write(Path(out), data, files.read(Path(out)), FOR_ALL)
         if arguments.kind == "docker" and not (ignored := Path(out).with_name(".dockerignore")).exists():
-            files.write(ignored, dockerignore().encode(), None)
+            files.write(ignored, dockerignore().encode(), None, FOR_ALL)
             print(ignored)
     except EditError as error:
         raise BuildError(str(error)) from None

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from redstart.cli.output import CONNECT, PROTOCOL, CommandError, printable
+from redstart.cli.output import CONNECT, PROTOCOL, USAGE, CommandError, printable
 
 if TYPE_CHECKING:
     from redstart.client import Client
@@ -130,8 +130,8 @@ def is_pair(word: str) -> bool:
 
 
 @contextmanager
-def in_words(shown: str = "the server", quiet: bool = True) -> Iterator[None]:
-    """Failures of a client as `CommandError`, with their exit status."""
+def in_words(shown: str = "the server", quiet: bool = True, own: bool = False) -> Iterator[None]:
+    """Failures of a client as `CommandError`, with their exit status. `own`: `redstart run` serves it."""
     from redstart.client import ClientError, ConnectionClosed, HttpError, InvalidReply, NotSupported, RequestError
 
     try:
@@ -147,6 +147,9 @@ def in_words(shown: str = "the server", quiet: bool = True) -> Iterator[None]:
             raise CommandError(printable(str(error)) + _http_hint(refused.status), CONNECT) from error
         raise CommandError(printable(str(error)), PROTOCOL) from error
     except ConnectionClosed as error:
+        if own and error.exit_status == USAGE and any("redstart: " in line for line in error.stderr):
+            said = "\n".join(error.stderr).removeprefix("redstart: ") if quiet else ""
+            raise CommandError(said) from error  # nothing was begun, and `redstart run` has said why
         text = str(error).partition("; the end of its stderr")[0]
         if error.exit_status is not None:
             text = f"{shown} ended with exit status {error.exit_status}"
@@ -235,5 +238,5 @@ def use(
         async with client:
             return await work(client)
 
-    with in_words(where.shown, arguments.quiet):
+    with in_words(where.shown, arguments.quiet, where.own):
         return asyncio.run(connected())

@@ -52,7 +52,8 @@ def act(arguments: argparse.Namespace) -> int:
             print(folder / path)
     except OSError as error:
         raise CommandError(f"{error.filename} cannot be written: {error.strerror}") from None
-    say(f"{name} is made. README.md says what to do with it; begin with: cd {folder} && {_first(template)}")
+    first = FIRST.get(template, "redstart call server.py add a=40")
+    say(f"{name} is made. README.md says what to do with it; begin with: cd {folder} && {first}")
     return OK
 
 
@@ -77,8 +78,10 @@ def files(template: str, name: str) -> Iterator[tuple[Path, str]]:
         yield Path(*parts), text
 
 
-def _first(template: str) -> str:
-    """A command that shows that it works."""
-    if template in ("script", "docker"):
-        return "redstart call server.py add a=40"
-    return {"package": "redstart call add a=40", "notebook": "jupyter lab server.ipynb"}.get(template, "pytest")
+FIRST: Final = {
+    "package": "redstart call add a=40",
+    "fastapi": "pip install -r requirements.txt && pytest",
+    "django": "pip install -r requirements.txt && pytest",
+    "notebook": "pip install redstart jupyterlab pytest && jupyter lab server.ipynb",
+}
+"""Commands that show that it works, with what they need; for the other templates it is a call."""

@@ -115,10 +115,15 @@ def find(target: str) -> None:
 
 def parts(target: str) -> tuple[str, str]:
     """The place, and the name of an object in it. TargetError for a URL, which has no code to load."""
+    if target.startswith(("http://", "https://")):
+        raise TargetError(
+            f"{target} is a URL, where a server runs already, and this command needs the code of one, such as "
+            "server.py. A URL is for the commands that use a server: list, call, read, prompt, test, bench, inspect"
+        )
     if "://" in target or re.match(r"[\w.-]+:\d", target):  # no object has a name that begins with a digit
         raise TargetError(
             f"{target} is not a file or a module. A URL begins with http:// or https://, and is for the commands "
-            "that use a server: list, call, read, prompt, test, inspect"
+            "that use a server: list, call, read, prompt, test, bench, inspect"
         )
     place, _, name = target.partition(":") if not _is_drive(target) else (target, "", "")
     return place, name
@@ -151,7 +156,7 @@ def no_module(name: str) -> TargetError:
     if Path(f"{name}.py").is_file():
         return TargetError(f"there is no module {name}; did you mean the file {name}.py?")
     servers = installed_servers(name)
-    known = f"; an installed server{near(name, servers)[1:]}" if servers else ""
+    known = near(name, servers).replace("there is:", "installed servers:")
     return TargetError(f"there is no module {name}; for a file, write its name with .py{known}")
 
 

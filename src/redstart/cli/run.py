@@ -9,7 +9,8 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 from redstart.cli.options import LEVELS, port_number, seconds, setting, whole
@@ -95,12 +96,8 @@ def act(arguments: argparse.Namespace) -> int:
     except OptionError as error:
         raise CommandError(str(error).partition(": ")[2]) from None  # without the line of our own script
     sys.argv = [target.partition(":")[0], *arguments.passed_on]  # as in `python file.py`
-    if not arguments.http:
-        # What the module prints while it is imported must not reach the protocol's pipe.
-        from redstart.transports.stdio import guard_stdout
-
-        guard_stdout()
-    server = ready(target, arguments.store)
+    with nullcontext() if arguments.http else _pipes_of_the_protocol():
+        server = ready(target, arguments.store)
     if not arguments.http:
         server.run("stdio", framing=arguments.framing)
     elif workers == 1:
@@ -114,6 +111,25 @@ def act(arguments: argparse.Namespace) -> int:
         named.pop("admin_port", None)  # it is the supervisor's
         _run_http(server, arguments, {**named, "listener": listener, "admin_listener": given_admin_listener()})
     return 0
+
+
+@contextmanager
+def _pipes_of_the_protocol() -> Iterator[None]:
+    """While code is loaded: what it prints must not reach the client, and what it reads would be a message of it."""
+    from redstart.transports.stdio import guard_stdout
+
+    guard_stdout()
+    if sys.stdin is None:  # closed before Python started
+        yield
+        return
+    own, nowhere = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    try:
+        yield
+    finally:
+        os.dup2(own, 0)
+        os.close(own)
+        os.close(nowhere)
 
 
 def _run_http(server: Server, arguments: argparse.Namespace, named: dict[str, Any]) -> None:

@@ -229,6 +229,8 @@ def _use_store(server: Server, url: str) -> None:
 def _advice(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"Install {error.name} for {sys.executable}, or run redstart where it is installed."
+    if isinstance(error, EOFError) and str(error) == "EOF when reading a line":  # of input()
+        return "Nobody can type here: take it from a variable of the environment, or from an argument behind `--`."
     return f"{_meant(error)}Fix that line and try again."
 
 

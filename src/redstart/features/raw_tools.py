@@ -26,6 +26,8 @@ class Explicit(Struct):
     bind: Read
     injected: dict[str, object]
     returns: object
+    signature: Signature | None
+    """Of explicit parameters."""
 
 
 def compile_explicit(
@@ -43,6 +45,7 @@ def compile_explicit(
     kinds = {p.name: target.resolve(p.annotation, p.name, lenient=True) for p in own}
     given = {p.name: kinds[p.name] for p in own if injected(kinds[p.name], p.default)}
     taken = [p for p in own if p.name not in given]
+    signature = None
     if schema is None:
         rows = [
             (p.name, p.type, p.description, p.required, EMPTY if p.default is UNSET else p.default)
@@ -61,7 +64,7 @@ def compile_explicit(
         given[taken.pop().name] = inspect.Parameter.empty  # whichever context suits the handler
     returns = target.resolve(target.returns, "return", lenient=True)
     by_name = isinstance(parameters, OwnParameters) or not _takes_one_dict(taken, properties)
-    return Explicit(schema, _binding(read, taken, properties, by_name, where), given, returns)
+    return Explicit(schema, _binding(read, taken, properties, by_name, where), given, returns, signature)
 
 
 def _checking(validator: Validator) -> Read:

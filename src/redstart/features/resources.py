@@ -24,7 +24,7 @@ from redstart.features.rules import HANDLER_OR_NONE, NAME, REQUIRED_TEXT, caller
 from redstart.features.tools import require
 from redstart.protocol.call import Call
 from redstart.protocol.dialect import Dialect
-from redstart.schema.errors import ShapeError
+from redstart.schema.errors import ShapeError, nearest
 from redstart.schema.signature import Signature, compile_signature
 from redstart.schema.uritemplate import Template
 from redstart.wire import types as t
@@ -263,8 +263,29 @@ class Resources:
         refusals = (why for template in templates if template is not None and (why := template.refused(uri)))
         refusal = next(refusals, None)
         others = (resource.key for resource in self.catalog.visible(call) if resource.key != uri)
-        hint = f". {refusal}" if refusal else did_you_mean(uri, others)
+        hint = f". {refusal}" if refusal else did_you_mean(uri, others) or self._template_meant(call, uri)
         return ProtocolError(RESOURCE_NOT_FOUND, f"Resource not found: {uri[:200]}{hint}", {"uri": uri})
+
+    def _template_meant(self, call: Call, uri: str) -> str:
+        """Name the template whose fixed segments are nearly those of the URI. What fits one was not mistyped."""
+        given = uri.partition("?")[0].split("/")
+        alike: dict[tuple[int, ...], dict[str, str]] = {}
+        for resource in self.templates.visible(call):
+            parts = resource.key.partition("{?")[0].split("/")
+            if resource.fits(uri):
+                return ""
+            if len(parts) == len(given) or "{+" in resource.key:
+                fixed = tuple(n for n, part in enumerate(parts) if "{" not in part)
+                alike.setdefault(fixed, {}).setdefault(_segments(parts, fixed), resource.key)
+        for fixed, known in alike.items():
+            if near := nearest(_segments(given, fixed), known):
+                return f'. Did you mean "{known[near]}"?'
+        return ""
+
+
+def _segments(parts: Sequence[str], places: Iterable[int]) -> str:
+    """The segments at these places, without the `:` of the scheme: all have it, so it would make them alike."""
+    return "/".join(part.removesuffix(":") for n in places for part in parts[n : n + 1] if part)
 
 
 # ---------------------------------------------------------------- registration

@@ -171,7 +171,9 @@ def decorating(given: object, name: str, serve: Callable[[Any, str], object]) ->
 def check_is_callable(fn: object) -> None:
     """Refuse what a decorator was put on if it is not a function."""
     if not callable(fn) or inspect.isclass(fn):
-        raise RegistrationError(f"{caller()}: expected a function, got {fn!r:.200}")
+        words = "; to serve the methods of its objects write Server.from_object({})"
+        hint = words.format(fn.__name__) if isinstance(fn, type) else ""
+        raise RegistrationError(f"{caller()}: expected a function, got {fn!r:.200}{hint}")
 
 
 # ---------------------------------------------------------------- kinds of values

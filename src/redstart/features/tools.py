@@ -101,6 +101,7 @@ class Tool(Declared):
         self._warn_of_annotations()
         injected, handler = compiler.injected, self.handler
         schema: Mapping[str, object]
+        signature: Signature | None
         if self.typed:
             signature = with_local_names(
                 handler,
@@ -115,13 +116,14 @@ class Tool(Declared):
             explicit = compile_explicit(
                 self.name, handler, self.parameters, self.input_schema, injected, self.place, self.apply_defaults
             )
-            described, schema = inspect.getdoc(handler) or "", explicit.schema
+            described, schema, signature = inspect.getdoc(handler) or "", explicit.schema, explicit.signature
             bind, filled, returns = explicit.bind, explicit.injected, explicit.returns
         wanted = returns if self.return_type is UNSET else self.return_type
         return CompiledTool(
             declared=self,
             description=described if self.description is None else self.description,
             input_schema=schema,
+            signature=signature,
             injected=filled,
             bind=bind,
             output=self._output(wanted),
@@ -159,6 +161,8 @@ class CompiledTool(Compiled[Tool], kw_only=True):
 
     handler: Function
     input_schema: Mapping[str, Any]
+    signature: Signature | None
+    """What the schema was made from, unless it was given."""
     bind: Callable[[bytes | Raw | None], Arguments]
     output: Output
     header_rules: tuple[ParamRule, ...]

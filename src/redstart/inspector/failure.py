@@ -64,7 +64,7 @@ def failure_of(error: BaseException, id: str | None = None, *, strict: bool = Fa
     ]
     if isinstance(error, SyntaxError) and error.filename:
         source = "" if strict else (error.text or "").rstrip("\n")
-        frames.append(Frame(error.filename, error.lineno or 0, "", source, is_own(error.filename)))
+        frames.append(Frame(error.filename, error.lineno or 0, "<module>", source, is_own(error.filename)))
     own = [frame for frame in frames if frame.own]
     place = place_of(own[-1].file, own[-1].line) if own else None
     kind = type(error).__qualname__

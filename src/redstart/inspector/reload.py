@@ -141,10 +141,12 @@ async def _in_thread(work: Callable[[], R]) -> R:
 
 
 def _failure(error: BaseException) -> Failure:
-    """What is shown of an error. One of ours that explains another has its words, and the frames of the other."""
+    """What is shown of an error. One of ours has its words; if it explains another, also the frames of that."""
     cause = error.__cause__ or error.__context__
-    if cause is None or error.__traceback__ is None or not _is_ours(error):
+    if error.__traceback__ is None or not _is_ours(error):
         return failure_of(error)
+    if cause is None:  # the target cannot be served, and no line of it has failed
+        return Failure(type(error).__qualname__, str(error), traceback=str(error))
     found = failure_of(cause)
     return Failure(found.type, found.text, found.id, found.place, found.frames, str(error))
 

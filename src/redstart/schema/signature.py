@@ -19,7 +19,7 @@ import msgspec
 from redstart.schema.callables import CallTarget, SignatureError, find_target
 from redstart.schema.document import Defs, Schema, finish
 from redstart.schema.errors import Problem, ShapeError, show_typed, twice
-from redstart.schema.nodes import RecordNode, Slot, parsed_string, read_strictly
+from redstart.schema.nodes import RecordNode, Slot, parsed_string, plain_json, read_strictly
 from redstart.schema.scalars import ABSENT, INVALID, JSON_TYPES, Walk
 from redstart.schema.types import CompiledType, Scope, UnsupportedType, compile_shape, native_decoder
 
@@ -29,6 +29,7 @@ EMPTY = ABSENT  # no annotation, or no default
 asdict = msgspec.structs.asdict
 
 COPIED = (list, dict, set, bytearray)
+PLAIN = (str, int, float, bool, list, tuple, dict, set, frozenset)
 TOO_DEEP = Problem("", "The arguments are nested too deeply", kind="text")
 RECORD_MARKS = ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__", "__pydantic_fields__")
 
@@ -217,6 +218,20 @@ class Signature:
         arguments = Arguments(self.fields)
         self.input_schema: Schema = arguments.schema()
         self.bind: Callable[[bytes | msgspec.Raw | None], dict[str, Any]] = arguments.bind
+
+    def misfits(self) -> dict[str, ShapeError]:
+        """By name, why a default does not fit its own argument: the schema leaves such a default out.
+
+        Objects are not judged, but for those of JSON: a sentinel is meant, and a class knows what its objects are.
+        """
+        found = {}
+        for field in self.fields:
+            walk = Walk(False)
+            if type(field.default) in PLAIN and (value := plain_json(field.default)) not in (ABSENT, None):
+                field.shape.node.read(value, "", walk)
+            if walk.count:
+                found[field.name] = walk.error("value")
+        return found
 
     @classmethod
     def from_parameters(

@@ -59,6 +59,8 @@ WORDS_OF_OTHERS: Final = {
     "settings": 'options of Server(…) and server.run("http", port=…)',
 }
 """From a name in other frameworks to our name."""
+DECORATORS: Final = ("tool", "prompt", "resource", "completion", "predicate", "route")
+"""What is meant by `@server.tols`: these come before the lists, `server.tools`."""
 OPTIONS_OF_OTHERS: Final = {
     **dict.fromkeys(("host", "port", "path"), '; write it where it is served: server.run("http", port=…)'),
     **dict.fromkeys(
@@ -134,10 +136,11 @@ class Server:
     if not TYPE_CHECKING:  # hidden from type checkers, so that they report unknown names
 
         def __getattr__(self, name: str) -> NoReturn:
-            """An error that names our attribute for a name of another framework."""
-            ours = WORDS_OF_OTHERS.get(name)
-            hint = f": write {ours}" if ours else ""
-            raise AttributeError(f"a Server has no attribute {name!r}{hint}", name=name, obj=self)
+            """An error that names our attribute for a name of another framework, or the one that was meant."""
+            hint = f": write {WORDS_OF_OTHERS[name]}" if name in WORDS_OF_OTHERS else ""
+            if not hint and not name.startswith("_"):  # code that looks for such names should not wait
+                hint = did_you_mean(name, DECORATORS) or did_you_mean(name, dir(self))
+            raise AttributeError(f"a Server has no attribute {name!r}{hint}", obj=self)  # with name=, Python guesses
 
     @classmethod
     @showing(ServerOptions)

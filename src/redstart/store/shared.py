@@ -38,6 +38,7 @@ class StoreAway(ProtocolError):
     retry_after = RETRY_AFTER
 
     def __init__(self, reason: str) -> None:
+        self.reason = reason
         super().__init__(INTERNAL_ERROR, f"The store of this server is away: {reason}. Try again in a few seconds.")
 
 

@@ -71,7 +71,8 @@ def _away(server: Hosted, error: ProtocolError) -> str:
 
     store = server.runtime.options["store"]
     named = shown_url(store) if isinstance(store, str) else type(store).__name__
-    return f"its store {named} is away: {' '.join(str(error.__context__ or error).split())}"
+    why = error.__context__ or getattr(error, "reason", error)
+    return f"its store {named} is away: {' '.join(str(why).split())}"
 
 
 def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -51,20 +51,24 @@ def decoded(data: bytes) -> str:
         raise EditError("it is not UTF-8", line) from None
 
 
-def write(file: Path, data: bytes, before: bytes | None) -> None:
-    """Replace the file in one step. A link stays a link, and the permissions stay as they are."""
+def write(file: Path, data: bytes, before: bytes | None, mode: int = 0o600) -> None:
+    """Replace the file in one step. A link stays a link, and the permissions stay as they are.
+
+    A new file has the permissions `mode` that the umask leaves: a configuration may hold tokens, so it is ours to read.
+    """
     real = Path(os.path.realpath(file))
     try:
         real.parent.mkdir(parents=True, exist_ok=True)
         if read(real) != before:
             raise EditError("it has been changed by another program in this moment; try again")
-        _replace(real, data)
+        _replace(real, data, mode)
     except OSError as error:
         raise EditError(f"it cannot be written: {error.strerror or error}") from None
 
 
-def _replace(real: Path, data: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=f".{real.name}.", suffix=".tmp", dir=real.parent)  # only ours to read
+def _replace(real: Path, data: bytes, mode: int) -> None:
+    name = real.with_name(f".{real.name}.{secrets.token_hex(4)}.tmp")
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from redstart.schema.errors import ShapeError
 from redstart.server.server import Server
 from redstart.wire.jsonrpc import JsonObject
 
@@ -51,6 +52,8 @@ class Offered(NamedTuple):
     file: str
     line: int
     tokens: int
+    misfits: Mapping[str, ShapeError]
+    """Why defaults do not fit, by argument."""
 
     @property
     def properties(self) -> JsonObject:
@@ -102,6 +105,7 @@ def _offered(kind: str, item: object) -> Offered:
         file if known else "",
         int(line) if known else 0,
         len(msgspec.json.encode(seen)) // 4,  # about four bytes a token
+        {} if (signature := getattr(item, "signature", None)) is None else signature.misfits(),
     )
 
 

@@ -196,6 +196,13 @@ def _property_names(code: str, facts: ServerFacts) -> Iterator[Finding]:
                 yield thing.found(code, f"the argument {name} must be letters, digits, '_', '.' and '-', 64 at most")
 
 
+def _misfits(code: str, facts: ServerFacts) -> Iterator[Finding]:
+    for thing in facts.of("tool"):
+        for name, error in thing.misfits.items():
+            why = str(error).removeprefix("The value ").removeprefix("Value ").removesuffix(".")
+            yield thing.found(code, f"the default of {name} does not fit, and is left out of the schema: {why}")
+
+
 # ---------------------------------------------------------------- size
 
 MOST_TOKENS, MOST_TOKENS_TOGETHER, MOST_TOOLS, MOST_VALUES = 1000, 20_000, 40, 100
@@ -425,6 +432,12 @@ RULES: Final = (
         "Model providers take letters, digits, '_', '.' and '-' in the names of arguments.",
         _property_names,
         clients=("claude",),
+    ),
+    LintRule(
+        "RS208",
+        "default that does not fit",
+        "A model is not told such a default, and the function gets a value that no client may send.",
+        _misfits,
     ),
     LintRule(
         "RS301",
