@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -203,3 +204,43 @@ def test_what_is_no_refusal(lines: list[dict[str, Any]], path: str, status: int)
 def test_nothing_is_written_where_nobody_has_set_the_level(capfd: pytest.CaptureFixture[str]) -> None:
     assert sent(guarded(), {}) == [401]
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("sent", "event", "status", "reason"),
+    [
+        (b"Content-Length: 101\r\n\r\n", "too large", 413, "max_body_bytes="),
+        (b"X: " + b"x" * 70_000, "too large", 431, "the head or the trailers are larger than 65536 bytes"),
+        (b"Content-Length: x\r\n\r\n", "malformed", 400, "not a valid HTTP request"),
+        (b"Content-Length: 9\r\n\r\n", "too slow", 408, "body_deadline="),
+    ],
+)
+def test_what_is_refused_before_it_is_read(
+    lines: list[dict[str, Any]], sent: bytes, event: str, status: int, reason: str
+) -> None:
+    async def script() -> None:
+        port = free_port()
+        serving = asyncio.create_task(
+            Server("small").run_async("http", port=port, max_body_bytes=100, body_deadline=0.2)
+        )
+        reader, writer = await until_open(port)
+        writer.write(b"POST /mcp?token=t-secret HTTP/1.1\r\nHost: localhost\r\n" + sent)
+        answer = await reader.read()
+        assert answer.split()[1] == b"%d" % status
+        writer.close()
+        serving.cancel()
+        await asyncio.wait([serving])
+
+    run(script())
+    (line,) = lines
+    assert line.pop("time")
+    assert reason in line.pop("reason")
+    assert line == {"event": event, "status": status, "client": "127.0.0.1"}
+
+
+async def until_open(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    while True:
+        try:
+            return await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.01)

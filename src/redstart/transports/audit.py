@@ -14,9 +14,11 @@ EVENTS: Final = {
     401: "no valid token",
     403: "not allowed",
     404: "unknown session",
+    408: "too slow",
     413: "too large",
     421: "unknown host",
     429: "limit",
+    431: "too large",
     503: "overload",
 }
 LONGEST: Final = 256
@@ -46,6 +48,14 @@ def note_response(request: HttpRequest) -> None:
     """Write a line for a request that was refused."""
     if _is_refusal(request):
         note_refusal(EVENTS[request.status], request.user, status=request.status, **said_by(request))
+
+
+def note_hang_up(client: tuple[str, int] | None, status: int, reason: bytes) -> None:
+    """Write a line for what was refused before it was read: nothing but its sender is known."""
+    if status in EVENTS:
+        note_refusal(
+            EVENTS[status], None, status=status, client=client_site({"client": client}), reason=reason.decode()
+        )
 
 
 def _is_refusal(request: HttpRequest) -> bool:

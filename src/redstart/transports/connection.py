@@ -20,6 +20,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from redstart.protocol.headers import SteadyHeaders
+from redstart.transports.audit import note_hang_up
 from redstart.transports.http_options import BODY_DEADLINE, MAX_UNSENT
 from redstart.transports.request import Head, HeaderList, HttpRequest, Limits, Watcher
 
@@ -355,6 +356,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             head = b"content-type: text/plain\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(text)
             self.transport.write(_STATUS[status] + later + head + text)
             self.transport.close()
+            note_hang_up(self.client, status, text)
 
     def sweep(self, now: float) -> None:
         """Hang up on a client that does not read, does not complete its request, or has been idle for long."""
