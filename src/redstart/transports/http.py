@@ -377,7 +377,8 @@ class Endpoint:
     async def _get(self, request: HttpRequest) -> None:
         id = _session_id(request)
         if id is None:
-            raise Rejection(405, "GET opens the event stream of a session; there is none here", _ALLOW)
+            text = "MCP clients send POST here. GET opens the event stream of a session, and this request names none"
+            raise Rejection(405, text, _ALLOW)
         if not accepts(request.headers).sse:
             raise Rejection(406, "The client must accept text/event-stream")
         session = await self._find_session(id, request)
