@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from typing import Any
 
 from httptools import HttpParserError, HttpResponseParser
@@ -356,8 +357,10 @@ async def _client(port: int, mutator: Mutator, count: int, go_on: Callable[[], b
             await _open_on(port, requests)
         connections += 1
         chunk = _requests(requests, mutator.random.choice((1, 1, 1, 2, 5)))
-        raw = b"".join(_raw(request, mutator) for request in chunk)
-        await _connection(port, chunk, [raw] if chunk[0].method == "HEAD" else _broken(raw, mutator))
+        parts = [_raw(request, mutator) for request in chunk]
+        raw = b"".join(parts)
+        writes = [raw] if chunk[0].method == "HEAD" else _broken(raw, mutator)
+        await _connection(port, _whole(parts, b"".join(writes)), writes)
         sent += len(chunk)
         if faults.found:
             raise Failure(f"the log says after {raw[:3000]!r}: {faults.found[:3]}")
@@ -452,9 +455,17 @@ def _broken(raw: bytes, mutator: Mutator) -> list[bytes]:
     return [raw[:at], raw[at:]]
 
 
-async def _connection(port: int, chunk: list[Request], writes: list[bytes]) -> None:
+def _whole(parts: list[bytes], sent: bytes) -> int:
+    """How many requests are there. Of those that were cut behind the last byte of one of them, the server waits for the
+    rest as for any other: it need not hang up."""
+    ends = list(accumulate(map(len, parts)))
+    cut = len(sent) in ends and b"".join(parts).startswith(sent)
+    return ends.index(len(sent)) + 1 if cut else len(parts)
+
+
+async def _connection(port: int, whole: int, writes: list[bytes]) -> None:
     """Send, and read until the server hangs up, everything is answered, or a stream has begun."""
-    told = f"{writes[0][:2000]!r} … in {len(writes)} writes"
+    told = f"{b''.join(writes)[:2000]!r} … in {len(writes)} writes"
     responses = Responses()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -464,7 +475,7 @@ async def _connection(port: int, chunk: list[Request], writes: list[bytes]) -> N
                     writer.write(part)
                     await writer.drain()
             with suppress(ConnectionError):
-                while len(responses.found) < len(chunk) and not responses.streams:
+                while len(responses.found) < whole and not responses.streams:
                     data = await reader.read(65536)
                     if not data:
                         break

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from protocol.support import Wire, modern, request
-from redstart import Server
+from redstart import Context, Server
 from redstart.protocol.strict import MAX_DEPTH, _too_deep
 from redstart.wire.meta import PROTOCOL_VERSION
 from support import ENVELOPE
@@ -273,6 +273,23 @@ def test_the_parameters_of_a_compact_call_stand_once(old: bytes, new: bytes) -> 
 def test_the_refusal_of_a_meta_says_where(meta: bytes, where: str) -> None:
     data = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":%b}}' % meta
     assert Wire("2025-11-25").one(data)["error"]["message"].endswith(where.replace("`", ""))
+
+
+def test_what_a_handler_does_to_its_client_is_not_seen_by_others() -> None:
+    server = Server("open", version="1")
+
+    @server.tool
+    async def mark(ctx: Context) -> str:
+        assert ctx.client is not None
+        with pytest.raises(AttributeError):
+            ctx.client.name = "another"  # type: ignore[misc]
+        ctx.client.icons.append({"src": "https://evil.example"})
+        return str(len(ctx.client.icons))
+
+    client = {**CLIENT, "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1", "icons": []}}
+    call = compact(modern(1, "tools/call", {"name": "mark", "arguments": {}}, client))
+    for _ in range(2):
+        assert Wire(server=server).one(call)["result"]["content"][0]["text"] == "1"
 
 
 def test_what_is_remembered_of_metas_is_bounded() -> None:

@@ -244,3 +244,25 @@ async def until_open(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWri
             return await asyncio.open_connection("127.0.0.1", port)
         except OSError:
             await asyncio.sleep(0.01)
+
+
+def test_a_request_that_the_end_of_the_server_cuts_off_is_not_refused(lines: list[dict[str, Any]]) -> None:
+    async def script() -> None:
+        server, port, began = Server("small"), free_port(), asyncio.Event()
+
+        @server.route("/wait")
+        async def wait(request: Any) -> None:
+            began.set()
+            await asyncio.Event().wait()
+
+        serving = asyncio.create_task(server.run_async("http", port=port, drain=0))
+        reader, writer = await until_open(port)
+        writer.write(b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await began.wait()
+        serving.cancel()
+        assert (await reader.read()).startswith(b"HTTP/1.1 503")
+        await asyncio.wait([serving])
+        writer.close()
+
+    run(script())
+    assert lines == []

@@ -14,6 +14,7 @@ from unittest.mock import ANY
 import pytest
 
 from redstart import Context, Server
+from redstart.store.memory import MemoryStore
 from redstart.transports import connection, serve
 from redstart.transports.connection import Connection
 from redstart.transports.http import Endpoint
@@ -80,8 +81,8 @@ class Stage:
 
     serving: asyncio.Task[None]
 
-    def __init__(self, auth: Any = None) -> None:
-        self.server = Server("socket", version="1", auth=auth)
+    def __init__(self, auth: Any = None, store: Any = None) -> None:
+        self.server = Server("socket", version="1", auth=auth, store=store)
         self.port = free_port()
         self.began, self.go, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.seen: list[tuple[str, str]] = []
@@ -183,8 +184,8 @@ class Stage:
 
 
 @asynccontextmanager
-async def served(auth: Any = None, **options: Any) -> AsyncIterator[Stage]:
-    stage = Stage(auth)
+async def served(auth: Any = None, store: Any = None, **options: Any) -> AsyncIterator[Stage]:
+    stage = Stage(auth, store)
     serving = asyncio.create_task(stage.server.run_async("http", port=stage.port, max_body_bytes=LIMIT, **options))
     stage.serving = serving
     try:
@@ -1309,3 +1310,60 @@ def test_what_nobody_has_read_when_the_time_for_a_stop_is_over_is_dropped(kind: 
                 await peer.reader.readexactly(LONGER)
 
     run(test(), seconds=10)
+
+
+class SlowStore(MemoryStore):
+    """A store that lets a call wait for the answer whether it comes too soon."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def take(self, key: str, rate: float, burst: float) -> tuple[bool, float]:
+        self.asked.set()
+        await self.go.wait()
+        return await super().take(key, rate, burst)
+
+
+def test_a_call_that_comes_too_soon_is_refused_once_however_late_that_is_known() -> None:
+    """The client has waited for so long that its stream would have begun, if it were known that there is one."""
+
+    async def test() -> None:
+        store = SlowStore()
+        async with served(store=store, rate_limit="1/day") as stage:
+            stage.go.set()
+            peer = await stage.connect()
+            for status, kind in ((200, "text/event-stream"), (429, "application/json"), (429, "application/json")):
+                store.asked.clear()
+                store.go.clear()
+                peer.writer.write(named(1, "wait"))
+                await store.asked.wait()
+                await leap(20)
+                await leap(5)  # the server looks at its connections ten times a second
+                store.go.set()
+                found, headers, body = await peer.response()
+                assert (found, headers["content-type"]) == (status, kind), body
+            peer.writer.close()
+
+    run(test(), loop=LeapingLoop, seconds=200)
+
+
+def test_a_batch_that_is_refused_has_answers_also_if_its_last_call_was_cancelled_meanwhile() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        async with served(store=store, tool_rate_limits={"wait": "1/day"}) as stage:
+            stage.go.set()
+            peer, other = await stage.connect(), await stage.connect()
+            peer.writer.write(post(initialize("2025-03-26")))
+            _, headers, _ = await peer.response()
+            session = f"Mcp-Session-Id: {headers['mcp-session-id']}\r\n".encode()
+            calls = [message(id, "tools/call", {"name": "wait"}) for id in (1, 2)]
+            peer.writer.write(post(b"[%b]" % b",".join(calls), session))
+            await store.asked.wait()
+            other.writer.write(post(message(None, "notifications/cancelled", {"requestId": 2}), session))
+            assert (await other.response())[0] == 202
+            store.go.set()
+            status, _, body = await peer.response()
+            assert (status, [answer["id"] for answer in json.loads(body)]) == (429, [1])
+
+    run(test())

@@ -179,7 +179,8 @@ def _read_meta(data: bytes) -> RequestMeta:
         raise msgspec.ValidationError(f"{problem} - at `$._meta{path or '`'}") from None
     if any(data.count(key) > 1 for key in _IN_META):
         refuse_duplicates(data)
-    if len(data) <= MAX_META:
+    # Icons are a list, which a handler could change for others.
+    if len(data) <= MAX_META and (meta.client_info is UNSET or meta.client_info.icons is None):
         if len(_metas) >= MAX_METAS:
             _metas.clear()
         _metas[data] = meta

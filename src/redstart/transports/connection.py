@@ -350,13 +350,18 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             self.flow.pause_reading()
 
     def hang_up(self, status: int, text: bytes) -> None:
+        """Refuse what was not read to its end, and hang up."""
+        if not self.transport.is_closing():
+            note_hang_up(self.client, status, text)
+        self.end(status, text)
+
+    def end(self, status: int, text: bytes) -> None:
         """Answer without an application, and hang up."""
         if not self.transport.is_closing():
             later = b"retry-after: 1\r\n" if status == 503 else b""
             head = b"content-type: text/plain\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(text)
             self.transport.write(_STATUS[status] + later + head + text)
             self.transport.close()
-            note_hang_up(self.client, status, text)
 
     def sweep(self, now: float) -> None:
         """Hang up on a client that does not read, does not complete its request, or has been idle for long."""
@@ -476,7 +481,7 @@ class Cycle(HttpRequest, kw_only=True):
         if error is not None:
             log.error("a request failed", exc_info=error)
         if not self.response_started:
-            self._wire.hang_up(status, text)
+            self._wire.end(status, text)
         self._wire.transport.close()
 
     # ------------------------------------------------------------ the request

@@ -555,8 +555,8 @@ async def _refuse_calls(request: HttpRequest, calls: list[Call], refusal: Reject
     """Answer calls that are not run, each with its id."""
     request.reason = refusal.text
     error = ProtocolError(refusal.code, refusal.text)
-    answers = [call.link.fail(call, error) for call in calls]  # of a batch the last one is the whole
-    await request.reply(refusal.status, answers[-1] or b"", [JSON, *refusal.headers])
+    answers = [call.link.fail(call, error) for call in calls]  # of a batch one is the whole
+    await request.reply(refusal.status, next(filter(None, answers), b""), [JSON, *refusal.headers])
 
 
 def _no_stream() -> Rejection:

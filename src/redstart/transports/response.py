@@ -92,6 +92,8 @@ class Response(Struct, eq=False):
     _last: bytes | None = None
     _batch: Batch | None = None
     gone: bool = False
+    _late: bool = False
+    """Whether the client has waited for long."""
     _waits: bool = False
 
     # ------------------------------------------------------------ the calls
@@ -114,6 +116,9 @@ class Response(Struct, eq=False):
                 if self._in_time is not None and not await self._in_time():
                     call.run = None  # the task knows the call: this avoids work for the garbage collector
                     return
+                self._in_time = None
+                if self._late:
+                    self.client_waits()
                 data = await (self._runtime.answer(call) if len(calls) == 1 else self._answer_batch(calls))
             except asyncio.CancelledError:
                 if not self._goes_on(task):
@@ -254,8 +259,9 @@ class Response(Struct, eq=False):
     # ------------------------------------------------------------ the client
 
     def client_waits(self) -> None:
-        """Begin the stream, so that it can be kept alive."""
-        if self._accepts.sse and self._writer is None and not self.gone:
+        """Begin the stream, so that it can be kept alive; not before it is known that there is one."""
+        self._late = True
+        if self._in_time is None and self._accepts.sse and self._writer is None and not self.gone:
             self._commit()
 
     def client_gone(self) -> None:

@@ -74,7 +74,7 @@ class Implementation(Struct, frozen=True, rename="camel", omit_defaults=True):
 class RequestMeta(Struct, frozen=True):
     """The `_meta` of a request. Unknown keys are skipped; a handler reads them with `ctx.meta`.
 
-    It is frozen, as all that is in it, because requests whose `_meta` has the same bytes share one.
+    It is frozen, because requests whose `_meta` has the same bytes share one. Handlers see its client.
     """
 
     protocol_version: str | UnsetType = field(name=PROTOCOL_VERSION, default=UNSET)
