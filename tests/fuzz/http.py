@@ -14,10 +14,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import accumulate
 from typing import Any
 
-from httptools import HttpParserError, HttpResponseParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, HttpResponseParser
 
 from auth.support import Issuer, issuing
 from redstart import Context, Server
@@ -357,10 +356,9 @@ async def _client(port: int, mutator: Mutator, count: int, go_on: Callable[[], b
             await _open_on(port, requests)
         connections += 1
         chunk = _requests(requests, mutator.random.choice((1, 1, 1, 2, 5)))
-        parts = [_raw(request, mutator) for request in chunk]
-        raw = b"".join(parts)
+        raw = b"".join(_raw(request, mutator) for request in chunk)
         writes = [raw] if chunk[0].method == "HEAD" else _broken(raw, mutator)
-        await _connection(port, _whole(parts, b"".join(writes)), writes)
+        await _connection(port, _awaited(b"".join(writes), len(chunk)), writes)
         sent += len(chunk)
         if faults.found:
             raise Failure(f"the log says after {raw[:3000]!r}: {faults.found[:3]}")
@@ -455,15 +453,31 @@ def _broken(raw: bytes, mutator: Mutator) -> list[bytes]:
     return [raw[:at], raw[at:]]
 
 
-def _whole(parts: list[bytes], sent: bytes) -> int:
-    """How many requests are there. Of those that were cut behind the last byte of one of them, the server waits for the
-    rest as for any other: it need not hang up."""
-    ends = list(accumulate(map(len, parts)))
-    cut = len(sent) in ends and b"".join(parts).startswith(sent)
-    return ends.index(len(sent)) + 1 if cut else len(parts)
+class Whole:
+    """Counts the requests that are there to their last byte."""
+
+    def __init__(self) -> None:
+        self.count, self.midway = 0, False
+
+    def on_message_begin(self) -> None:
+        self.midway = True
+
+    def on_message_complete(self) -> None:
+        self.count, self.midway = self.count + 1, False
 
 
-async def _connection(port: int, whole: int, writes: list[bytes]) -> None:
+def _awaited(sent: bytes, most: int) -> int:
+    """How many responses must come before the server may wait: where what was sent ends with a whole request, it waits
+    for the next one, and need not hang up."""
+    whole = Whole()
+    try:
+        HttpRequestParser(whole).feed_data(sent)
+    except (HttpParserError, HttpParserUpgrade):
+        return most
+    return most if whole.midway else min(most, whole.count)
+
+
+async def _connection(port: int, awaited: int, writes: list[bytes]) -> None:
     """Send, and read until the server hangs up, everything is answered, or a stream has begun."""
     told = f"{b''.join(writes)[:2000]!r} … in {len(writes)} writes"
     responses = Responses()
@@ -475,7 +489,7 @@ async def _connection(port: int, whole: int, writes: list[bytes]) -> None:
                     writer.write(part)
                     await writer.drain()
             with suppress(ConnectionError):
-                while len(responses.found) < whole and not responses.streams:
+                while len(responses.found) < awaited and not responses.streams:
                     data = await reader.read(65536)
                     if not data:
                         break

@@ -113,12 +113,8 @@ class Response(Struct, eq=False):
         data = None
         try:
             try:
-                if self._in_time is not None and not await self._in_time():
-                    call.run = None  # the task knows the call: this avoids work for the garbage collector
+                if self._in_time is not None and not await self._may_run(self._in_time):
                     return
-                self._in_time = None
-                if self._late:
-                    self.client_waits()
                 data = await (self._runtime.answer(call) if len(calls) == 1 else self._answer_batch(calls))
             except asyncio.CancelledError:
                 if not self._goes_on(task):
@@ -141,6 +137,16 @@ class Response(Struct, eq=False):
                 await self._complete(data, call.status)
         finally:
             self._seats.release(request)
+
+    async def _may_run(self, in_time: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether the calls come in time. A stream that would have begun meanwhile begins when that is known."""
+        if not await in_time():
+            self._calls[0].run = None  # the task knows the call: this avoids work for the garbage collector
+            return False
+        self._in_time = None
+        if self._late:
+            self.client_waits()
+        return True
 
     def _goes_on(self, task: asyncio.Task[None] | None) -> bool:
         """Whether the calls were cancelled, and not the task because the server stops."""
