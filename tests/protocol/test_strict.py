@@ -58,6 +58,7 @@ def nested(depth: int, kind: bytes = b"[]") -> bytes:
         (b'"ping"', -32600, None),
         (b"{}", -32600, None),
         (b'{"id":1}', -32600, 1),
+        (b'{"jsonrpc":"2.0","id":1,"params":{}}', -32600, 1),
         (b'{"jsonrpc":"2.0","id":1,"method":7}', -32600, 1),
         (b'{"jsonrpc":"2.0","id":1,"method":null}', -32600, 1),
         (b'{"jsonrpc":2.0,"id":1,"method":"ping"}', -32600, 1),
@@ -193,6 +194,11 @@ MEMBERS = [
     b'"params":{}',
 ]
 SECOND = [*MEMBERS, b'"jsonrpc":""', b'"method":"a long name of a method"', b'"params":{"a":[1,2,3]}', b'"params":null']
+
+
+def test_a_second_member_does_not_take_the_room_of_one_that_is_missing() -> None:
+    data = b'{"id":1,"method":"ping","method":"pong","params":{}}'  # as long as one with "jsonrpc":"2.0"
+    assert "twice" in Wire().one(data)["error"]["message"]
 
 
 @pytest.mark.parametrize("second", SECOND, ids=bytes.decode)
@@ -379,6 +385,8 @@ ROUTED = b'{"name":"echo","arguments":{"text":"%b"}}'
         (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":PARAMS}', False),
         (b'{"params" : PARAMS,"jsonrpc":"2.0","id":1,"method":"tools/call"}', False),
         (b'{"jsonrpc":"2.0","id":"params","method":"tools/call","params":PARAMS}', False),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","p\\u0061rams":PARAMS}', False),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"e","\\u0061rguments":PARAMS}}', False),
         (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/call","params":PARAMS}', True),
         (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":PARAMS,"id":2}', True),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":PARAMS,"method":"tools/call"}', True),

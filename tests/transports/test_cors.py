@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redstart import Context, Server
-from support import HANDSHAKES, initialize, message, run
+from support import HANDSHAKES, LeapingLoop, initialize, leap, message, run
 from transports.support import Http, Response
 
 SITE = "https://app.example.com"
@@ -208,18 +208,21 @@ def test_nothing_of_a_stream_is_left_when_its_session_has_ended(origin: str | No
 
 def test_a_listener_that_reads_again_in_time_goes_on() -> None:
     async def test() -> None:
-        http = patient(write_deadline=20, keep_alive=0.02)
+        http = patient(write_deadline=200, keep_alive=20)
         wanted = {"notifications": {"toolsListChanged": True}}
         listening = http.start_modern(1, "subscriptions/listen", wanted)
         await listening.started.wait()
         listening.may_send.clear()
-        await asyncio.sleep(0.1)  # several times the keep-alive
+        for _ in range(4):
+            await leap(30)
         listening.may_send.set()
+        for _ in range(3):
+            await leap(30)
         await listening.until(lambda r: r.body.count(b": keep-alive") >= 3)
         listening.disconnect()
         await listening.done()
 
-    run(test())
+    run(test(), loop=LeapingLoop, seconds=600)
 
 
 @pytest.mark.parametrize("origin", [None, SITE])

@@ -8,8 +8,7 @@ import pytest
 
 from redstart import Server
 from redstart.transports.guard import Guard, accepts
-from redstart.transports.http_options import MAX_BODY
-from redstart.transports.request import Rejection
+from redstart.transports.request import MAX_BODY, Rejection
 
 PLAIN = Guard()
 NAMED = Guard(allowed_hosts=["MCP.example.com", "ten.example:8443"], allowed_origins=["https://App.example/"])

@@ -23,7 +23,7 @@ from redstart.transports.stream import (
     Stream,
     Writer,
 )
-from support import MODERN, message, modern, run
+from support import MODERN, LeapingLoop, leap, message, modern, run
 from transports.support import Http
 
 
@@ -348,37 +348,44 @@ def test_a_client_that_has_not_read_for_too_long_is_hung_up_on(own_connection: b
 
     async def test() -> None:
         client, told = Client(), asyncio.Event()
-        limits = Limits(keep_alive=0.01, write_deadline=0.02)
+        limits = Limits(keep_alive=10, write_deadline=15)
         kind = Own if own_connection else AsgiRequest
         writer = Writer(kind({"method": "GET"}, {}, limits, _receive=client.receive, _send=client.send), [])
         writer.on_shed = told.set
         if own_connection:  # the connection has its own deadline, and knows whether the client reads slowly
-            await asyncio.sleep(0.1)
+            for _ in range(3):
+                await leap(12)
             assert not writer.closed
             client.reads.set()
             writer.close()
             await writer.finished()
             return
+        await leap(12)
+        assert not writer.closed
+        await leap(12)
+        assert writer.closed
         with pytest.raises(ConnectionAbortedError):
             await writer.finished()
         assert told.is_set()
         assert client.body == b""
 
-    run(test())
+    run(test(), loop=LeapingLoop, seconds=100)
 
 
 def test_a_client_that_reads_before_the_deadline_is_not_hung_up_on() -> None:
     async def test() -> None:
         client = Client()
-        writer = client.open_stream(Limits(keep_alive=0.01, write_deadline=60))
-        await asyncio.sleep(0.05)  # some comments would have been due
+        writer = client.open_stream(Limits(keep_alive=10, write_deadline=60))
+        for _ in range(4):
+            await leap(12)
         client.reads.set()
-        while client.body.count(b": keep-alive") < 3:
-            await asyncio.sleep(0)
+        for _ in range(3):
+            await leap(12)
+        assert client.body.count(b": keep-alive") == 3
         writer.close()
         await writer.finished()
 
-    run(test())
+    run(test(), loop=LeapingLoop, seconds=200)
 
 
 def test_who_is_shed_is_reported_and_hung_up_on_when_it_still_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from redstart.observe.metrics import CallMetrics, Figures, read, written
-from redstart.transports.guard import LOOPBACK, Guard
-from redstart.transports.listen import bind, url_host
+from redstart.transports.guard import Guard
+from redstart.transports.listen import bind, is_loopback, url_host
 from redstart.transports.request import Rejection
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ class AdminPort:
 
     def __init__(self, collect: Collect, host: str) -> None:
         self._collect = collect
-        is_local = host in LOOPBACK or host == "::1" or host.startswith("127.")
-        self._guard = Guard([host] if is_local else ["*"])  # an address that others reach has names that nobody knows
+        self._guard = Guard(
+            [host] if is_loopback(host) else ["*"]
+        )  # an address that others reach has names that nobody knows
         self._open = 0
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -99,9 +99,9 @@ class Endpoint:
         self._proxies: Proxies | None = options["trusted_proxies"] or None  # type: ignore[assignment]  # by its rule
         self._has_keys, self.sessions = self._open_sessions(options)
         self._shared: SharedSessions | None = self.sessions if self.runtime.replica is not None else None  # type: ignore[assignment]
-        self._calls = Seats("calls", options["max_calls"], options["max_calls_per_caller"], self.owner)
-        self._streams = Seats("streams", options["max_streams"], options["max_streams_per_caller"], self.owner)
-        self.rates = self._open_rates(options)
+        self._calls = Seats("calls", options["max_calls"], options["max_calls_per_caller"], self._owner)
+        self._streams = Seats("streams", options["max_streams"], options["max_streams_per_caller"], self._owner)
+        self._rates = self._open_rates(options)
         self._left: dict[Response, int] = {}  # whose clients have gone and may come back, the oldest first
         self.health = Health(self.runtime, options)
         self._pages: Pages | None = getattr(server, "pages", None)
@@ -114,7 +114,7 @@ class Endpoint:
         if options["legacy_sse"]:
             from redstart.transports.legacy_sse import LegacySse
 
-            self._legacy = LegacySse(self)
+            self._legacy = LegacySse(self.runtime, self.limits.max_body, self._rates, self._owner)
         if options["access_log"]:
             from redstart.transports.access_log import logged
 
@@ -248,7 +248,7 @@ class Endpoint:
 
     # ------------------------------------------------------------ methods
 
-    def owner(self, request: HttpRequest) -> str:
+    def _owner(self, request: HttpRequest) -> str:
         """Whose share of a limit a request counts against: its user's, or that of the address that it comes from."""
         return principal_key(request.user) or client_site(request.scope)
 
@@ -289,7 +289,7 @@ class Endpoint:
         if request.user is not None:
             for call in calls:
                 call.user = request.user
-        in_time = None if self.rates is None else partial(self._in_time, self.rates, request, calls)
+        in_time = None if self._rates is None else partial(self._in_time, self._rates, request, calls)
         return Response(self.runtime, request, accepted, calls, session, extra, seats, self._left, in_time).run()
 
     def _mint(self, session: Session, request: HttpRequest) -> bytes:
@@ -299,7 +299,7 @@ class Endpoint:
     async def _in_time(self, rates: Rates, request: HttpRequest, calls: list[Call]) -> bool:
         """Whether the caller may make these calls now; if not, they are answered."""
         try:
-            refusal = await rates.refusal(self.owner(request), calls)
+            refusal = await rates.refusal(self._owner(request), calls)
         except ProtocolError as error:  # the store is away
             refusal = Rejection(503, error.message, LATER, code=error.code)
         if refusal is not None:
@@ -319,8 +319,8 @@ class Endpoint:
 
         Requests whose clients have gone have a limit of their own, at which the oldest ends.
         """
-        owner, large = self.owner(request), [other for other in self._held() if other.large]
-        running = [(self.owner(other), other.large) for other in large if other.watcher not in self._left]
+        owner, large = self._owner(request), [other for other in self._held() if other.large]
+        running = [(self._owner(other), other.large) for other in large if other.watcher not in self._left]
         most, most_own = (max(MAX_RUNNING_BYTES // part, self.limits.max_body) for part in (1, RUNNING_SHARE))
         if not has_room([*running, (owner, size)], owner, most, most_own):
             raise Rejection(503, "Too many large requests are running; try again later", (b"retry-after", b"10"))
@@ -335,8 +335,8 @@ class Endpoint:
 
     async def _find_session(self, id: str, request: HttpRequest) -> HttpSession | None:
         if self._shared is not None:
-            return await self._shared.lookup(id, principal_key(request.user), lambda: self.owner(request))
-        return self.sessions.find(id, principal_key(request.user), lambda: self.owner(request))
+            return await self._shared.lookup(id, principal_key(request.user), lambda: self._owner(request))
+        return self.sessions.find(id, principal_key(request.user), lambda: self._owner(request))
 
     async def _sort(
         self, request: HttpRequest, accepted: Accepts, events: list[Event], session: HttpSession | None

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Final, TypedDict
 
 from redstart.features.rules import FlagOption, Rule, age, at_least, mapping, path, seconds, text, texts, wrong
 from redstart.server import DRAIN, MAX_PORT
+from redstart.transports.request import KEEP_ALIVE, MAX_BODY, WRITE_DEADLINE
 
 if TYPE_CHECKING:
     from redstart.transports.address import Proxies
     from redstart.transports.shares import Rate
 
 _FAMILIES: Final = (AF_INET, AF_INET6, getattr(sockets, "AF_UNIX", None))
-MAX_BODY: Final = 4 * 1024 * 1024
 BODY_DEADLINE: Final = 8.0
 """Seconds for a whole request. Many connections are looked at about once a second, so all are closed within ten."""
-KEEP_ALIVE: Final = 15.0
-"""Seconds without an event after which a stream gets a comment, so that proxies do not close it."""
-WRITE_DEADLINE: Final = 30.0
-"""Seconds that a client has to take what was sent to it."""
 MAX_UNSENT: Final = 128 * 1024 * 1024
 """The bytes that wait for clients that are behind, of all connections together."""
 MAX_SESSIONS: Final = 10_000

@@ -21,12 +21,12 @@ from redstart.transports.address import has_room
 from redstart.transports.guard import accepts
 from redstart.transports.request import HttpRequest, Rejection
 from redstart.transports.response import give_up
-from redstart.transports.shares import SOON
+from redstart.transports.shares import SOON, Rates
 from redstart.transports.stream import Writer
 from redstart.wire.jsonrpc import INTERNAL_ERROR, ProtocolError
 
 if TYPE_CHECKING:
-    from redstart.transports.http import Endpoint
+    from redstart.server.runtime import Runtime
 
 STREAM: Final = "/sse"
 POST: Final = "/messages"
@@ -64,9 +64,13 @@ class LegacySse:
 
     paths = frozenset((STREAM, POST))
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._runtime = endpoint.runtime
+    def __init__(
+        self, runtime: Runtime, max_body: int, rates: Rates | None, owner: Callable[[HttpRequest], str]
+    ) -> None:
+        self._runtime = runtime
+        self._max_body = max_body
+        self._rates = rates
+        self._owner = owner
         self._peers: dict[str, _Peer] = {}
 
     def knows(self, request: HttpRequest) -> bool:
@@ -82,7 +86,7 @@ class LegacySse:
     async def _open(self, request: HttpRequest) -> None:
         if not accepts(request.headers).sse:
             raise Rejection(406, "The client must accept text/event-stream")
-        owner = self._endpoint.owner(request)
+        owner = self._owner(request)
         streams = [(peer.owner, 1) for peer in self._peers.values()]
         if not has_room([*streams, (owner, 1)], owner, MAX_PEERS, MAX_PEERS // SHARE):
             raise Rejection(503, "Too many open streams; try again later", SOON)
@@ -120,8 +124,7 @@ class LegacySse:
             self._runtime.take(event, peer, request.user)
 
     async def _too_soon(self, owner: str, call: Call) -> str | None:
-        rates = self._endpoint.rates
-        refusal = None if rates is None else await rates.refusal(owner, [call])
+        refusal = None if self._rates is None else await self._rates.refusal(owner, [call])
         return None if refusal is None else refusal.text
 
     def _has_room(self, owner: str) -> bool:
@@ -129,9 +132,8 @@ class LegacySse:
         sizes = [
             (peer.owner, len(call.raw_params)) for peer in self._peers.values() for call in peer.link.calls.values()
         ]
-        max_body = self._endpoint.limits.max_body
-        most = max(MAX_CALL_BYTES, max_body)
-        fits = has_room(sizes, owner, most, max(most // SHARE, max_body))  # one large call is always taken
+        most = max(MAX_CALL_BYTES, self._max_body)
+        fits = has_room(sizes, owner, most, max(most // SHARE, self._max_body))  # one large call is always taken
         return fits and has_room(((whose, 1) for whose, _ in sizes), owner, MAX_CALLS, MAX_CALLS // SHARE)
 
     def end_calls(self, which: Callable[[Call], bool]) -> int:

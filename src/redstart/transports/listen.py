@@ -47,6 +47,11 @@ def _why_not(family: socket.AddressFamily, host: str, port: int, error: OSError)
     return "another process listens there. Try another port, or port 0."
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to an address."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
 def url_host(host: str) -> str:
     """A host as it stands in a URL, before a port."""
     return f"[{host}]" if ":" in host else host

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final, Protocol
 
 from msgspec import Struct
 
-from redstart.transports.http_options import KEEP_ALIVE, MAX_BODY, WRITE_DEADLINE
 from redstart.wire.jsonrpc import INVALID_REQUEST
 
 Scope = MutableMapping[str, Any]
@@ -21,6 +20,11 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 HeaderList = list[tuple[bytes, bytes]]
 HeaderMap = dict[bytes, bytes]
 
+MAX_BODY: Final = 4 * 1024 * 1024
+KEEP_ALIVE: Final = 15.0
+"""Seconds without an event after which a stream gets a comment, so that proxies do not close it."""
+WRITE_DEADLINE: Final = 30.0
+"""Seconds that a client has to take what was sent to it."""
 JSON: Final = (b"content-type", b"application/json")
 LATER: Final = (b"retry-after", b"2")
 """For a 503 that passes: the store is away."""

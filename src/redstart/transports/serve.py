@@ -25,7 +25,7 @@ from redstart.transports.admin import admin_port
 from redstart.transports.connection import Backlog, Connection
 from redstart.transports.http import Endpoint
 from redstart.transports.http_options import HttpOptions
-from redstart.transports.listen import BACKLOG, bind, bind_unix, removed_at_end, tls_context, url_host
+from redstart.transports.listen import BACKLOG, bind, bind_unix, is_loopback, removed_at_end, tls_context, url_host
 from redstart.transports.loop import on_signals, run_server
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def serve_http(server: Hosted, options: HttpOptions, tell: Callable[[str],
     if uds is None and (listener is None or listener.family in (socket.AF_INET, socket.AF_INET6)):
         host = options["host"] if listener is None else listener.getsockname()[0]
         check_name(host, options)
-        if _is_loopback(host):  # 127.0.0.2, too, is a name that this server answers to
+        if is_loopback(host):  # 127.0.0.2, too, is a name that this server answers to
             options["allowed_hosts"] = [*options["allowed_hosts"], url_host(host)]
     app = Endpoint(server, options)
     async with admin_port(app, options):
@@ -129,16 +129,12 @@ def _config(app: Endpoint, options: HttpOptions, tls: SSLContext | None) -> uvic
 
 def check_name(host: str, options: HttpOptions) -> None:
     """Refuse an address that others can reach if nobody has said under which name they do."""
-    if not _is_loopback(host) and options["public_url"] is None and not options["allowed_hosts"]:
+    if not is_loopback(host) and options["public_url"] is None and not options["allowed_hosts"]:
         raise SystemExit(
             f"{host} can be reached from other machines, so say under which name: "
             'server.run("http", host=…, public_url="https://mcp.example.com") or allowed_hosts=[…]; '
             "on the command line --public-url or --allow-host"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]

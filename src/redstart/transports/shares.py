@@ -38,19 +38,15 @@ class Seats:
         self._owner = owner
         self.held: dict[HttpRequest, int] = {}
         """Who has seats, and how many."""
-        self._taken = 0
+        self.taken = 0
         self._counts: Counter[str] | None = None
-
-    @property
-    def taken(self) -> int:
-        return self._taken
 
     def take(self, request: HttpRequest, size: int) -> Rejection | None:
         """Seats for what a request brings, until `release`; or why there are none."""
-        if self._taken + size > self._most_own and (refusal := self._refusal(request, size)) is not None:
+        if self.taken + size > self._most_own and (refusal := self._refusal(request, size)) is not None:
             return refusal
         self.held[request] = size
-        self._taken += size
+        self.taken += size
         if self._counts is not None:
             self._counts[self._owner(request)] += size
         return None
@@ -58,10 +54,10 @@ class Seats:
     def release(self, request: HttpRequest) -> None:
         """The seats of a request are free again."""
         size = self.held.pop(request)
-        self._taken -= size
+        self.taken -= size
         if self._counts is None:
             return
-        if self._taken <= self._most_own // 2:  # the half: to count again is then rare
+        if self.taken <= self._most_own // 2:  # the half: to count again is then rare
             self._counts = None
             return
         owner = self._owner(request)
@@ -71,8 +67,8 @@ class Seats:
 
     def _refusal(self, request: HttpRequest, size: int) -> Rejection | None:
         kind, option = self._kind, f"max_{self._kind}"
-        if self._taken + size > self._most:
-            text = f"This server runs {self._taken} {kind}, and at most {self._most}: {_change(option)}"
+        if self.taken + size > self._most:
+            text = f"This server runs {self.taken} {kind}, and at most {self._most}: {_change(option)}"
             return Rejection(503, text, SOON, code=INTERNAL_ERROR)
         if self._counts is None:
             self._counts = Counter()
