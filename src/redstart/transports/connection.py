@@ -12,6 +12,7 @@ import logging
 import re
 import sys
 from collections import deque
+from contextvars import copy_context
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
 from urllib.parse import unquote
@@ -99,6 +100,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._cycles: deque[Cycle] = deque()
+        self._context = copy_context()
         self._body: bytes | bytearray = b""
         self._ahead = 0  # the bytes of the bodies of the requests that wait
         self._rest = b""  # what came in the packet of a request that waits, not parsed yet
@@ -304,7 +306,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._starting = True
         try:
             while not self._running() and not self.transport.is_closing() and (self._cycles or self._read_on()):
-                self._start(self._cycles.popleft())
+                # The request before it may have called us: what that one has set in its context is not for this one.
+                self._context.copy().run(self._start, self._cycles.popleft())
         finally:
             self._starting = False
 
@@ -335,8 +338,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             if self._cycles or self._rest:
                 return
         if self._refusal is None:
-            if self.flow.read_paused:
-                self.flow.resume_reading()
+            if self.flow.read_paused:  # asyncio then reads in the context of whoever calls this
+                self._context.copy().run(self.flow.resume_reading)
         elif not self._running():
             self.hang_up(*self._refusal)
 
