@@ -1262,6 +1262,21 @@ def test_a_stop_closes_idle_connections_and_lets_a_call_finish() -> None:
     run(test(), seconds=10)
 
 
+@pytest.mark.parametrize("size", [20, len(WHOLE) - 1], ids=["head", "body"])
+def test_a_request_that_is_not_complete_at_a_stop_is_refused(size: int) -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(WHOLE + WHOLE[:size])
+            assert (await peer.response())[0] == 200
+            stage.serving.cancel()
+            status, headers, _ = await peer.response()
+            assert (status, headers["retry-after"]) == (503, "1")
+            assert await peer.reader.read() == b""
+
+    run(test())
+
+
 def test_a_route_that_does_not_end_is_refused_at_a_stop(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with served(drain=0.1) as stage:

@@ -372,6 +372,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             self.give_up()
         elif self._running():
             self.cycle.sweep(now)
+        elif self.stopping and self.transport.is_closing() and not self._unsent:
+            self.transport.abort()  # a client of TLS that is idle does not say good-bye, and may take all the time
         elif self.reading and now - self.since > self.deadline:
             log.warning("closed a connection whose request was not complete after %g s", self.deadline)
             self.hang_up(408, b"the request was not complete after %g s (body_deadline=)" % self.deadline)
@@ -425,6 +427,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def shutdown(self) -> None:
         self.stopping = True
         self.taken = self.loop.time()
+        if self._midway and not self._running():  # so that the client knows that its request was not served
+            self.end(503, b"the server stops")
         super().shutdown()
 
     def cut_off(self) -> None:
