@@ -200,9 +200,10 @@ def test_tls_is_served_and_a_handshake_that_never_comes_ends(tmp_path: Path, fil
         assert silent.recv(1) == b""  # it hangs up
         assert time.monotonic() - began < 5
         silent.close()
-        connection.close()
-        assert child.end("SIGTERM")[0] == 0
+        status, seconds = child.end("SIGTERM")  # the client keeps its connection, and is not waited for
+        assert (status, seconds < 10) == (0, True)
         assert child.rest("stderr") == b""
+        connection.close()
 
 
 @pytest.mark.parametrize(

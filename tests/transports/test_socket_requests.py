@@ -6,8 +6,9 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 from unittest.mock import ANY
 
@@ -15,6 +16,7 @@ import pytest
 
 from redstart import Context, Server
 from redstart.store.memory import MemoryStore
+from redstart.store.shared import StoreAway
 from redstart.transports import connection, serve
 from redstart.transports.connection import Connection
 from redstart.transports.http import Endpoint
@@ -420,6 +422,31 @@ def test_answers_come_in_the_order_of_the_requests_and_have_their_own_bodies() -
             peer.writer.close()
 
     run(test())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_request_that_was_sent_ahead_knows_nothing_of_the_one_before_it(loop: Any) -> None:
+    """A proxy may send the requests of several users over one connection."""
+
+    async def test() -> None:
+        async with served() as stage:
+            user: ContextVar[str] = ContextVar("user", default="nobody")
+
+            @stage.server.tool
+            async def sign_in(name: str) -> str:
+                before = user.get()
+                user.set(name)
+                return before
+
+            peer = await stage.connect()
+            peer.writer.write(named(1, "sign_in", name="ada") + named(2, "sign_in", name="bob"))
+            found = [await peer.response(), await peer.response()]
+            peer.writer.write(named(3, "sign_in", name="eve"))  # read after the reading was held back
+            found.append(await peer.response())
+            assert [json.loads(body)["result"]["content"][0]["text"] for _, _, body in found] == ["nobody"] * 3
+            peer.writer.close()
+
+    run(test(), loop=loop)
 
 
 @pytest.mark.parametrize("held_back", [False, True], ids=["whole requests wait", "a part of a packet waits"])
@@ -1235,6 +1262,21 @@ def test_a_stop_closes_idle_connections_and_lets_a_call_finish() -> None:
     run(test(), seconds=10)
 
 
+@pytest.mark.parametrize("size", [20, len(WHOLE) - 1], ids=["head", "body"])
+def test_a_request_that_is_not_complete_at_a_stop_is_refused(size: int) -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            peer.writer.write(WHOLE + WHOLE[:size])
+            assert (await peer.response())[0] == 200
+            stage.serving.cancel()
+            status, headers, _ = await peer.response()
+            assert (status, headers["retry-after"]) == (503, "1")
+            assert await peer.reader.read() == b""
+
+    run(test())
+
+
 def test_a_route_that_does_not_end_is_refused_at_a_stop(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with served(drain=0.1) as stage:
@@ -1318,10 +1360,13 @@ class SlowStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.asked, self.go = asyncio.Event(), asyncio.Event()
+        self.away = False
 
     async def take(self, key: str, rate: float, burst: float) -> tuple[bool, float]:
         self.asked.set()
         await self.go.wait()
+        if self.away:
+            raise StoreAway("it was switched off")
         return await super().take(key, rate, burst)
 
 
@@ -1365,5 +1410,59 @@ def test_a_batch_that_is_refused_has_answers_also_if_its_last_call_was_cancelled
             store.go.set()
             status, _, body = await peer.response()
             assert (status, [answer["id"] for answer in json.loads(body)]) == (429, [1])
+
+    run(test())
+
+
+@asynccontextmanager
+async def first_transport(store: SlowStore) -> AsyncIterator[tuple[Stage, Peer, Callable[[bytes], Awaitable[Peer]]]]:
+    """A stream of the first revision, whose client is initialized, and how it says something."""
+    store.go.set()
+    async with served(store=store, rate_limit="100/minute", legacy_sse=True) as stage:
+        stream, other = await stage.connect(), await stage.connect()
+        stream.writer.write(b"GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        path = (await stream.reader.readuntil(b"\n\n")).split()[-1]
+
+        async def say(body: bytes) -> Peer:
+            other.writer.write(post(body).replace(b"/mcp", path, 1))
+            assert await other.response() == (202, ANY, b"")
+            return other
+
+        await say(initialize("2024-11-05"))
+        await stream.reader.readuntil(b"\n\n")
+        yield stage, stream, say
+        stream.writer.close()
+        other.writer.close()
+
+
+def test_a_call_of_the_first_transport_is_answered_on_its_stream_only_while_the_store_is_away() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        async with first_transport(store) as (_, stream, say):
+            store.away = True
+            other = await say(message(5, "ping"))
+            answer = await stream.reader.readuntil(b"\n\n")
+            assert b'"id":5,"error"' in answer
+            assert b"store of this server is away" in answer
+            other.writer.write(WHOLE)
+            store.away = False
+            assert (await other.response())[0] == 200
+
+    run(test())
+
+
+def test_a_call_of_the_first_transport_that_is_cancelled_while_the_store_is_asked_does_not_run() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        async with first_transport(store) as (stage, stream, say):
+            store.asked.clear()
+            store.go.clear()
+            await say(message(5, "tools/call", {"name": "wait"}))
+            await store.asked.wait()
+            await say(message(None, "notifications/cancelled", {"requestId": 5}))
+            store.go.set()
+            await say(message(6, "ping"))
+            assert b'"id":6,"result"' in await stream.reader.readuntil(b"\n\n")
+            assert not stage.began.is_set()
 
     run(test())

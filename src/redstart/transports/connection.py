@@ -12,6 +12,7 @@ import logging
 import re
 import sys
 from collections import deque
+from contextvars import copy_context
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
 from urllib.parse import unquote
@@ -99,6 +100,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._cycles: deque[Cycle] = deque()
+        self._context = copy_context()
         self._body: bytes | bytearray = b""
         self._ahead = 0  # the bytes of the bodies of the requests that wait
         self._rest = b""  # what came in the packet of a request that waits, not parsed yet
@@ -304,7 +306,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._starting = True
         try:
             while not self._running() and not self.transport.is_closing() and (self._cycles or self._read_on()):
-                self._start(self._cycles.popleft())
+                # The request before it may have called us: what that one has set in its context is not for this one.
+                self._context.copy().run(self._start, self._cycles.popleft())
         finally:
             self._starting = False
 
@@ -335,8 +338,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             if self._cycles or self._rest:
                 return
         if self._refusal is None:
-            if self.flow.read_paused:
-                self.flow.resume_reading()
+            if self.flow.read_paused:  # asyncio then reads in the context of whoever calls this
+                self._context.copy().run(self.flow.resume_reading)
         elif not self._running():
             self.hang_up(*self._refusal)
 
@@ -369,6 +372,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             self.give_up()
         elif self._running():
             self.cycle.sweep(now)
+        elif self.stopping and self.transport.is_closing() and not self._unsent:
+            self.transport.abort()  # a client of TLS that is idle does not say good-bye, and may take all the time
         elif self.reading and now - self.since > self.deadline:
             log.warning("closed a connection whose request was not complete after %g s", self.deadline)
             self.hang_up(408, b"the request was not complete after %g s (body_deadline=)" % self.deadline)
@@ -422,6 +427,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def shutdown(self) -> None:
         self.stopping = True
         self.taken = self.loop.time()
+        if self._midway and not self._running():  # so that the client knows that its request was not served
+            self.end(503, b"the server stops")
         super().shutdown()
 
     def cut_off(self) -> None:

@@ -121,10 +121,15 @@ class LegacySse:
                     if data is not None:
                         peer.send(data)
                     continue
+                if not event.open:  # it was cancelled, or its client has gone, while the store was asked
+                    continue
             self._runtime.take(event, peer, request.user)
 
     async def _too_soon(self, owner: str, call: Call) -> str | None:
-        refusal = None if self._rates is None else await self._rates.refusal(owner, [call])
+        try:
+            refusal = None if self._rates is None else await self._rates.refusal(owner, [call])
+        except ProtocolError as error:  # the store is away; the POST has had its response
+            return error.message
         return None if refusal is None else refusal.text
 
     def _has_room(self, owner: str) -> bool:
