@@ -849,9 +849,11 @@ class Failing(MemoryStore):
         self._use()
         return await super().kv_take(key)
 
-    async def kv_set(self, key: str, value: bytes, ttl: float, nx: bool = False) -> bool:
+    async def kv_set(
+        self, key: str, value: bytes, ttl: float | None = None, nx: bool = False, durable: bool = False
+    ) -> bool:
         self._use()
-        return await super().kv_set(key, value, ttl, nx)
+        return await super().kv_set(key, value, ttl, nx, durable)
 
     async def kv_delete(self, key: str) -> None:
         self._use()
