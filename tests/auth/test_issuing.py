@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,6 +25,7 @@ from auth.proxied import CALLBACK, Browser, answered, application
 from redstart import Context, Server, User
 from redstart.auth import OAuthProxy, OpenID, clients, issuing, records
 from redstart.store.memory import MemoryStore
+from redstart.store.shared import StoreAway
 from support import free_port, run
 
 PORT = free_port()
@@ -236,14 +238,21 @@ def test_allow_decides_who_comes_in(provider: Provider, allow: Any, user: str, s
     play(provider, script, allow=allow, scopes="mcp", optional_scopes="admin")
 
 
-@pytest.mark.parametrize("said", [0, "", set(), [], {}, None, False], ids=repr)
-def test_whatever_is_not_a_yes_keeps_a_person_out(provider: Provider, said: Any) -> None:
-    """Also where tokens need no scope, so that none is missing: `TEAM & groups` is a common way to write it."""
+@pytest.mark.parametrize(
+    "said",
+    [0, "", set(), [], {}, None, False, 1, "no", "False", b"admin", (0,), [None], [[]], {"admin": False}],
+    ids=repr,
+)
+def test_whatever_is_not_a_yes_keeps_a_person_out(
+    provider: Provider, said: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where tokens need no scope, so that none is missing: a row of a database is an easy mistake."""
 
     async def script(browser: Browser) -> None:
-        assert (await browser.authorize("ada"))["error"] == "access_denied"
+        assert (await browser.authorize("ada", scope="admin"))["error"] == "access_denied"
 
-    play(provider, script, allow=lambda user: said)
+    play(provider, script, allow=lambda user: said, optional_scopes="admin")
+    assert ("allow= must return True, False, or scopes" in caplog.text) == bool(said)
 
 
 def test_allow_may_be_async_and_is_asked_again_at_each_refresh(provider: Provider) -> None:
@@ -816,6 +825,63 @@ def test_a_client_that_did_not_get_the_answer_may_ask_again_for_a_moment(
             assert error_of(await browser.refresh(fourth)) == (400, "invalid_grant")
 
     play(provider, script)
+
+
+class Failing(MemoryStore):
+    """A store that goes away after so many uses."""
+
+    later = 0.0
+    left: float = math.inf
+
+    def __init__(self) -> None:
+        super().__init__(lambda: time.monotonic() + self.later)
+
+    def _use(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise StoreAway("the store")
+
+    async def kv_get(self, key: str) -> bytes | None:
+        self._use()
+        return await super().kv_get(key)
+
+    async def kv_take(self, key: str) -> bytes | None:
+        self._use()
+        return await super().kv_take(key)
+
+    async def kv_set(
+        self, key: str, value: bytes, ttl: float | None = None, nx: bool = False, durable: bool = False
+    ) -> bool:
+        self._use()
+        return await super().kv_set(key, value, ttl, nx, durable)
+
+    async def kv_delete(self, key: str) -> None:
+        self._use()
+        await super().kv_delete(key)
+
+
+def test_a_store_that_goes_away_at_any_moment_of_a_refresh_ends_no_sign_in(provider: Provider) -> None:
+    store = Failing()
+
+    async def script(browser: Browser) -> None:
+        token = (await browser.tokens())["refresh_token"]
+        for uses in range(20):
+            store.left = uses
+            cut = await browser.refresh(token)
+            store.left = math.inf
+            if cut.status_code == 200:
+                assert uses > 4
+                return
+            assert error_of(cut) == (503, "temporarily_unavailable")
+            store.later += records.PATIENCE  # as if nobody else could tell that it was cut
+            again = await browser.refresh(token)
+            assert again.status_code == 200, (uses, again.text)
+            last = await browser.refresh(again.json()["refresh_token"])
+            assert last.status_code == 200, (uses, last.text)
+            token = last.json()["refresh_token"]
+        raise AssertionError("a refresh that uses the store without end")
+
+    play(provider, script, store=store)
 
 
 def test_many_who_refresh_at_once_all_go_on(provider: Provider) -> None:

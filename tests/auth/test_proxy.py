@@ -256,3 +256,48 @@ def test_what_an_id_token_must_say(change: dict[str, Any], info: Any, let_in: bo
                 assert ("code" in answer, answer.get("error")) == (let_in, None if let_in else "access_denied")
 
         run(main(), server)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "expected"),
+    [
+        ("/token", 400, (400, "invalid_grant")),
+        ("/token", 403, (400, "invalid_grant")),  # as Auth0 says it
+        ("/token", 401, (503, "temporarily_unavailable")),  # it does not take the secret, which may have expired
+        ("/token", 404, (503, "temporarily_unavailable")),
+        ("/token", 500, (503, "temporarily_unavailable")),
+        ("/me", 500, (503, "temporarily_unavailable")),  # allow= must not decide without what it knew before
+        ("/me", 429, (503, "temporarily_unavailable")),
+        ("/me", 404, (400, "invalid_grant")),  # there is nothing more to know, and this allow= needs it
+    ],
+)
+def test_only_an_answer_of_the_provider_ends_a_sign_in(path: str, status: int, expected: tuple[int, str]) -> None:
+    with issuing() as site:
+        site.publish()
+        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", "userinfo_endpoint": f"{site.url}/me"}
+        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
+        site.serve("/.well-known/openid-configuration", {**known, **places})
+        info, tokens = {"sub": "ada", "email": "ada@example.com"}, {"access_token": "x", "refresh_token": "y"}
+        site.serve("/me", info)
+        auth = OAuthProxy(OpenID(issuer=site.url, **APP), allow=lambda user: user.claims.get("email") == info["email"])
+        server = Server("notes", auth=auth, keys=KEYS)
+
+        async def main() -> None:
+            url = "http://127.0.0.1:9/mcp"
+            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
+                await browser.register()
+                sent = (await browser.agree(await browser.page())).headers["location"]
+                query = parse_qs(urlsplit(sent).query)
+                id_token = site.token({"aud": "web", "nonce": query["nonce"][0]})
+                said = {**tokens, "token_type": "Bearer", "expires_in": 1, "id_token": id_token}
+                site.serve("/token", said)
+                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+                token = (await browser.redeem(answer["code"])).json()["refresh_token"]
+                site.serve(path, {"error": "any"}, status)
+                refused = await browser.refresh(token)
+                assert (refused.status_code, refused.json()["error"]) == expected
+                site.serve("/me", info)
+                site.serve("/token", said)
+                assert (await browser.refresh(token)).status_code == (200 if expected[0] == 503 else 400)
+
+        run(main(), server)

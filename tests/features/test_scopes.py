@@ -12,7 +12,9 @@ import pytest
 from redstart import Client, Complete, Context, Server, User
 from redstart.auth import BearerTokens, TokenVerifier
 from redstart.client.errors import RequestError
-from support import ERAS, run
+from redstart.wire.meta import CLIENT_CAPABILITIES
+from support import ERAS, MODERN, NOVEMBER, message, run
+from tasks.clients import EXTENSION
 from transports.support import Child, Http
 from transports.test_protected import fields
 
@@ -166,6 +168,50 @@ def test_a_session_is_told_too_and_a_batch_as_a_whole_is_not_refused() -> None:
         assert "www-authenticate" not in answers.headers
 
     run(test())
+
+
+@pytest.mark.parametrize("revision", [MODERN, NOVEMBER])
+def test_a_task_is_for_tokens_that_may_call_its_tool(revision: str) -> None:
+    """One user may have several tokens: one that may do less does not get the result of another one's call."""
+    less = User("ada", scopes="mcp")
+    verifier = TokenVerifier({"writer": WRITER, "less": less}.get, scopes="mcp")
+    server = notes(auth=verifier)
+    methods = ["tasks/get", "tasks/update", "tasks/cancel"] if revision == MODERN else ["tasks/get", "tasks/result"]
+
+    async def test() -> None:
+        http, meta = Http(server.asgi()), {CLIENT_CAPABILITIES: EXTENSION}
+
+        async def ask(token: str, method: str, params: dict[str, Any]) -> Any:
+            headers = {"authorization": f"Bearer {token}"}
+            if revision == MODERN:
+                named = {"mcp-name": params["taskId"]} if "taskId" in params else {}
+                return await http.modern(1, method, params, headers={**headers, **named}, meta=meta)
+            headers = await http.open(revision, headers=headers)
+            return await http.send(message(1, method, params), headers=headers)
+
+        call = {"name": "job", "arguments": {}} | ({} if revision == MODERN else {"task": {}})
+        made = (await ask("writer", "tools/call", call)).json()["result"]
+        named = {"taskId": made["taskId"] if revision == MODERN else made["task"]["taskId"], "inputResponses": {}}
+        for method in methods:
+            refused = await ask("less", method, named)
+            assert (refused.status, refused.json()["error"]["data"]) == (403, {"requiredScopes": ["notes:write"]})
+            assert fields(refused.headers["www-authenticate"])["scope"] == "mcp notes:write"
+        if revision == MODERN:
+            for token, seen in (("writer", [named["taskId"]]), ("less", [])):
+                filter, headers = {"taskIds": [named["taskId"]]}, {"authorization": f"Bearer {token}"}
+                watching = {"notifications": filter}
+                stream = http.start_modern(1, "subscriptions/listen", watching, headers=headers, meta=meta)
+                await stream.until(lambda stream: stream.messages())
+                assert stream.messages()[0]["params"]["notifications"] == {"taskIds": seen}
+                stream.disconnect()
+                await stream.done()
+        else:
+            for token, count in (("writer", 1), ("less", 0)):
+                assert len((await ask(token, "tasks/list", {})).json()["result"]["tasks"]) == count
+        for method in methods:
+            assert (await ask("writer", method, named)).status == 200
+
+    run(test(), server)
 
 
 @pytest.mark.requirement("T108")

@@ -108,7 +108,7 @@ class Fetcher:
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise FetchError(f"{shown(url)} is not a JSON object")
+            raise FetchError(f"{shown(url)} is not a JSON object", 200)
         return found
 
     async def _addresses(self, parts: SplitResult) -> list[Address]:

@@ -85,7 +85,7 @@ class Policy(Struct, frozen=True):
     async def granted(self, user: User, scopes: Iterable[str]) -> list[str]:
         """Which of these scopes a person may have. SignInRefused: this person is not let in."""
         found: object = True
-        scopes = [one for one in scopes if one in self.scopes or one in self.optional]  # those of today
+        known = (*self.scopes, *self.optional)  # those of today
         if (allow := self.allow) is not None:
             decision = allow(user) if is_async(allow) else self.pool.run(lambda: allow(user), {})
             try:
@@ -94,9 +94,13 @@ class Policy(Struct, frozen=True):
             except Exception as error:  # it is the operator's, and may ask another service
                 raise AuthError(503, f"allow= has failed: {type(error).__name__}: {error}") from error
         if found is True:
-            return scopes
-        allowed = found.split() if isinstance(found, str) else list(found) if isinstance(found, Iterable) else []
-        if not allowed or not set(self.scopes) <= set(allowed):  # an empty set is not a yes, even if no scope is needed
+            return [one for one in scopes if one in known]
+        listed = found.split() if isinstance(found, str) else found
+        # A word such as "no", a row of a database and {"admin": False} are not a yes, although they are not empty.
+        allowed = [one for one in known if isinstance(listed, list | tuple | set | frozenset) and one in listed]
+        if not allowed or not set(self.scopes) <= set(allowed):
+            if listed and not allowed:
+                log.warning("allow= must return True, False, or scopes of scopes= and optional_scopes=: see the docs")
             raise SignInRefused("This account is not allowed to use this server")
         return [one for one in scopes if one in allowed]
 
@@ -377,38 +381,48 @@ class IssuingServer:
         wanted = form.get("scope", "").split() or found.scopes
         if not set(wanted) <= set(found.scopes):
             raise OAuthError("invalid_scope", "The refresh token does not have all of these scopes")
-        if await self._kept.take("turn", f"{turn.id} {turn.generation}", bool):
-            found = await self._advance(turn)
-        else:
-            found = await self._kept.after(turn.id, turn.generation)
-            if found is not None and found.generation > turn.generation and not _is_retry(found, turn):
-                await self._kept.end(turn.id)
-                note_refusal("refresh token used twice", User(found.subject, found.provider), client=visit.client)
-                found = None
-        if found is None or found.generation <= turn.generation:
+        found = await self._after(turn)
+        if found is not None and not _is_next(found, turn):
+            await self._kept.end(turn.id)
+            note_refusal("refresh token used twice", User(found.subject, found.provider), client=visit.client)
+            found = None
+        if found is None:
             raise OAuthError("invalid_grant", "The refresh token was used before, or the sign-in has ended")
         await self._give(visit, turn.id, found, [one for one in wanted if one in found.scopes])
 
+    async def _after(self, turn: Turn) -> SignIn | None:
+        """A sign-in after this turn, which one process at a time takes. One that does not come to an end holds nothing
+        for long, and the same token may be sent again."""
+        deadline = time.monotonic() + records.PATIENCE
+        while time.monotonic() < deadline:
+            found = await self._kept.get("sign-in", turn.id, SignIn)
+            if found is None or found.generation > turn.generation:
+                return found
+            if await self._kept.put("turn", turn.id, True, records.PATIENCE / 2, nx=True):
+                try:
+                    return await self._advance(turn)
+                finally:
+                    await self._kept.delete("turn", turn.id)
+            await asyncio.sleep(0.05)
+        raise AuthError(503, AWAY)
+
     async def _advance(self, turn: Turn) -> SignIn | None:
         """The next generation of a sign-in, after the provider and the operator have been asked again."""
+        found = await self._kept.get("sign-in", turn.id, SignIn)
+        if found is None or found.generation > turn.generation:  # another one has just done it
+            return found
         try:
-            found = await self._kept.get("sign-in", turn.id, SignIn)
-            if found is None or found.generation != turn.generation:
-                return found
             user = await self.renew(turn.id)
             if user is not None and user.subject != found.subject:
                 raise SignInRefused("the provider names somebody else")
             found.claims = found.claims if user is None else dict(user.claims)
             scopes = await self._policy.granted(User(found.subject, found.provider, (), found.claims), found.scopes)
-            found.scopes, found.generation, found.rotated = scopes, turn.generation + 1, time.time()
-            return found if await self._kept.advance(turn.id, found) else None
         except SignInRefused as error:
             log.info("a sign-in has ended: %s", error)
             await self._kept.end(turn.id)
             return None
-        except BaseException:  # the provider, the store or the client is away: the same token may be sent again
-            await self._kept.put("turn", f"{turn.id} {turn.generation}", True, self._policy.sign_in_seconds)
-            raise
+        found.scopes, found.generation, found.rotated = scopes, turn.generation + 1, time.time()
+        return found if await self._kept.advance(turn.id, found) else None
 
     async def renew(self, id: str, check: bool = True) -> User | None:
         """Ask the provider again about a sign-in, one process at a time; the user, if it says anything new.
@@ -463,8 +477,8 @@ class IssuingServer:
         await visit.json({})
 
 
-def _is_retry(found: SignIn, turn: Turn) -> bool:
-    """Whether this is the token before the current one, and its client may not have the current one yet."""
+def _is_next(found: SignIn, turn: Turn) -> bool:
+    """Whether the turn has just been taken: its client may not have got the answer."""
     return found.generation == turn.generation + 1 and time.time() - found.rotated <= GRACE
 
 

@@ -170,11 +170,9 @@ def user_of(claims: JsonObject, issuer: str, scopes: Iterable[str], subject: str
     """
     named = claims.get(subject)
     named = str(named) if isinstance(named, int) and not isinstance(named, bool) else named
-    return (
-        User(named, issuer, scopes, claims)
-        if isinstance(named, str) and named.strip() and "cnf" not in claims
-        else None
-    )
+    if not isinstance(named, str) or not named.strip() or "cnf" in claims:
+        return None
+    return User(named, issuer, scopes, claims)
 
 
 def _is_time(value: object) -> TypeGuard[float]:

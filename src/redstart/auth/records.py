@@ -6,7 +6,6 @@ The id is a secret that a client has, so the key in the store is a hash of it.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from hashlib import sha256
 from secrets import token_urlsafe
@@ -155,20 +154,8 @@ class Kept:
         await self.delete("upstream", id)
 
     async def advance(self, id: str, sign_in: SignIn) -> bool:
-        """Keep a sign-in with its next generation, and let its new refresh token be used once; False: it has ended."""
-        left = sign_in.expires - time.time()
-        await self.put("sign-in", id, sign_in, left)
-        if await self.get("ended", id, bool):
+        """Keep a sign-in with its next generation; False: it has ended."""
+        await self.put("sign-in", id, sign_in, sign_in.expires - time.time())
+        if ended := await self.get("ended", id, bool):
             await self.delete("sign-in", id)
-            return False
-        await self.put("turn", f"{id} {sign_in.generation}", True, left)
-        return True
-
-    async def after(self, id: str, generation: int) -> SignIn | None:
-        """A sign-in after this generation: if a process takes that turn at this moment, wait until it is done."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            found = await self.get("sign-in", id, SignIn)
-            if found is None or found.generation > generation or time.monotonic() > deadline:
-                return found
-            await asyncio.sleep(0.05)
+        return not ended

@@ -131,6 +131,9 @@ class Upstream:
             url = str((await self._known())["userinfo_endpoint"])
             said = await self._fetcher.get(url, {"authorization": f"Bearer {tokens.access}"})
         except (KeyError, FetchError) as error:
+            status = error.status if isinstance(error, FetchError) else 404
+            if not 200 <= status < 500 or status == 429:  # else `allow=` would decide by half of the facts
+                raise AuthError(503, f"{self.application.provider} does not answer: {error}") from None
             log.info("nothing more is known of a user: %s", error)
             return user
         return User(user.subject, user.issuer, (), {**said, **user.claims}) if said.get("sub") == user.subject else None
@@ -148,7 +151,7 @@ class Upstream:
                 headers = basic(app.client_id, app.client_secret)
             said = await self._fetcher.post(known["token_endpoint"], form, headers)
         except FetchError as error:
-            if 400 <= error.status < 500 and error.status != 429:
+            if error.status in (400, 403):  # 403: Auth0. 401 refuses the application, whose secret may have expired
                 raise SignInRefused(f"{app.provider} refused the sign-in: {error}") from None
             raise AuthError(503, f"{app.provider} does not answer: {error}") from None
         if not isinstance(said.get("access_token"), str):  # GitHub answers 200 and names an error

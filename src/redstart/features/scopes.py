@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from redstart.features.options import Declared
 from redstart.features.principal import scopes_of
-from redstart.features.registry import Compiled
+from redstart.features.registry import Compiled, D
 from redstart.protocol.call import Call
 from redstart.wire.jsonrpc import INVALID_REQUEST, ProtocolError
 
@@ -23,19 +23,25 @@ class InsufficientScope(ProtocolError):
         return needed
 
 
-def guard(compiled: Compiled[Declared], scopes: Sequence[str]) -> None:
-    """Let only callers use it whose token has all of these scopes."""
-    sees, key = compiled.sees, compiled.key
-    text = f"{key[:200]} needs a token with the scopes: {' '.join(scopes)}"
+def missing(compiled: Compiled[D] | None, call: Call) -> ProtocolError | None:
+    """What the caller is told whose token does not have all scopes of a feature; None if it has them."""
+    if compiled is None or scopes_of(call.user).issuperset(scopes := compiled.declared.scopes):
+        return None
+    text = f"{compiled.key[:200]} needs a token with the scopes: {' '.join(scopes)}"
+    return InsufficientScope(INVALID_REQUEST, text, {"requiredScopes": list(scopes)})
+
+
+def guard(compiled: Compiled[Declared]) -> None:
+    """Let only callers use it whose token has all of its scopes."""
+    sees = compiled.sees
 
     def has_scopes(call: Call) -> bool:
-        return scopes_of(call.user).issuperset(scopes)
+        return missing(compiled, call) is None
 
     def admits(call: Call) -> bool:
         return has_scopes(call) and (sees is None or sees(call))
 
     def refusal(call: Call) -> ProtocolError | None:
-        hidden = has_scopes(call) or (sees is not None and not sees(call))
-        return None if hidden else InsufficientScope(INVALID_REQUEST, text, {"requiredScopes": list(scopes)})
+        return missing(compiled, call) if sees is None or sees(call) else None
 
     compiled.sees, compiled.admits, compiled.refusal = sees or has_scopes, admits, refusal

@@ -329,7 +329,7 @@ class Server:
         if declared.scopes:
             from redstart.features.scopes import guard
 
-            guard(compiled, declared.scopes)
+            guard(compiled)
             if self.options["auth"] is None and not self.options["stdio_scopes"]:
                 words = (
                     "%s: %s needs the scopes %s, and nobody has them: give the Server auth=, or stdio_scopes= for stdio"

@@ -26,6 +26,7 @@ from redstart.features.audit import note_refused_call
 from redstart.features.errors import log
 from redstart.features.lifecycle import can_list
 from redstart.features.principal import User, principal_key
+from redstart.features.scopes import missing
 from redstart.features.subscriptions import Hub, Peer
 from redstart.features.tools import CompiledTool, Tools, check_headers, check_needs, missing_capability
 from redstart.protocol.call import Call
@@ -177,7 +178,13 @@ class Tasks:
         stored = await self.store.task_read(call.params.task_id, self.owner(call))
         if stored is None:
             raise _unknown(call)
-        return Task(stored)
+        if (refusal := self._refusal(task := Task(stored), call)) is not None:
+            raise refusal
+        return task
+
+    def _refusal(self, task: Task, call: Call) -> ProtocolError | None:
+        """What the caller is told who may not call the tool of a task: one user may have several tokens."""
+        return missing(self.find_tool(task.record.tool), call)
 
     async def change(self, task: Task, edit: Edit, fence: int | None = None) -> bool:
         """Write a change; if somebody else has written meanwhile, decide again. With `fence` only its holder writes.
@@ -337,7 +344,8 @@ class Tasks:
             raise ProtocolError(METHOD_NOT_FOUND, "tasks/list needs an authenticated client over HTTP")
         found = await self.store.task_list(self.owner(call), _after(call.params.cursor), PAGE + 1)
         cursor = found[PAGE - 1].id if len(found) > PAGE else None
-        return ListTasksResult(tasks=[self._state(Task(stored)) for stored in found[:PAGE]], next_cursor=cursor)
+        seen = [task for task in map(Task, found[:PAGE]) if self._refusal(task, call) is None]
+        return ListTasksResult(tasks=[self._state(task) for task in seen], next_cursor=cursor)
 
     async def cancel(self, call: Call) -> Result:
         task = await self.find(call)
@@ -391,6 +399,8 @@ class Tasks:
         try:
             async with aclosing(self.follow(call.params.task_id, self.owner(call), eager=True)) as states:
                 async for task in states:
+                    if (refusal := self._refusal(task, call)) is not None:
+                        raise refusal
                     if task.record.status != "input_required" and asking is not None:
                         asking.cancel()
                     elif task.record.open and (asking is None or asking.done()):
@@ -512,8 +522,9 @@ class Tasks:
             if len(wanted.task_ids) > MAX_WATCHED:
                 raise ProtocolError(INVALID_PARAMS, f"One stream may watch {MAX_WATCHED} tasks")
             self._check_room(len(wanted.task_ids))
-            ids, owner = dict.fromkeys(wanted.task_ids), self.owner(call)
-            wanted.task_ids = [id for id in ids if await self.store.task_read(id, owner) is not None]
+            ids, owner, read = dict.fromkeys(wanted.task_ids), self.owner(call), self.store.task_read
+            found = [id for id in ids if (one := await read(id, owner)) and self._refusal(Task(one), call) is None]
+            wanted.task_ids = found
             streams = [self._run_beside(self._stream(call, id)) for id in wanted.task_ids]
         try:
             return await self._hub.listen(call)
