@@ -212,9 +212,9 @@ def test_a_document_is_read_again_after_a_while(site: Issuer, monkeypatch: pytes
     async def main() -> None:
         known = clients(site.url)
         assert await known.find(document(site)) is not None
-        found = await known.find(document(site, redirect_uris=["http://127.0.0.1/other"], client_name=None))
+        found = await known.find(document(site, redirect_uris=["http://127.0.0.1/other"], client_name="Gulls"))
         assert found is not None
-        assert (found.name, found.redirects) == ("127.0.0.1", ["http://127.0.0.1/other"])
+        assert (found.name, found.redirects) == ("Gulls", ["http://127.0.0.1/other"])
 
     run(main())
 
@@ -223,7 +223,7 @@ def test_only_so_many_documents_are_remembered(site: Issuer, monkeypatch: pytest
     monkeypatch.setattr("redstart.auth.clients.MOST", 2)
     ids = [f"{site.url}/{name}.json" for name in "abc"]
     for id in ids:
-        site.serve(id.removeprefix(site.url), {"client_id": id, "redirect_uris": [BACK]})
+        site.serve(id.removeprefix(site.url), {"client_id": id, "client_name": "Birds", "redirect_uris": [BACK]})
 
     async def main() -> None:
         known = clients(site.url)
@@ -239,6 +239,9 @@ def test_only_so_many_documents_are_remembered(site: Issuer, monkeypatch: pytest
     [
         {"client_id": "https://other.example/client.json"},
         {"client_id": None},
+        {"client_name": None},
+        {"client_name": "\u202e"},
+        {"client_name": 7},
         {"redirect_uris": None},
         {"redirect_uris": ["javascript:x"]},
         {"token_endpoint_auth_method": "client_secret_post"},

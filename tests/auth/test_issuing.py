@@ -134,6 +134,36 @@ def test_a_sign_in_ends_with_tokens_of_our_own(provider: Provider) -> None:
     play(provider, script, scopes="mcp")
 
 
+@pytest.mark.parametrize(
+    ("resource", "taken"),
+    [
+        ("http://localhost/mcp", True),
+        ("http://localhost/mcp/", True),
+        ("HTTP://LocalHost/mcp", True),
+        ("http://localhost/MCP", False),
+        ("http://localhost/mcp?x", False),
+        ("http://localhost/mcp#x", False),
+        ("http://localhost@evil.example/mcp", False),
+        ("http://[", False),
+    ],
+)
+def test_capitals_in_the_scheme_and_the_host_of_a_resource_mean_nothing(
+    provider: Provider, resource: str, taken: bool
+) -> None:
+    site = "http://localhost"
+    server = serving(provider)
+
+    async def main() -> None:
+        app = server.asgi(public_url=f"{site}/mcp")
+        async with Browser(f"{site}/mcp", provider, app) as browser:
+            await browser.register()
+            page = await browser.page(resource=resource)
+            assert page.status_code == (200 if taken else 303)
+            assert taken or answered(page)["error"] == "invalid_target"
+
+    run(main(), server)
+
+
 def test_two_people_are_two_users(provider: Provider) -> None:
     async def script(browser: Browser) -> None:
         first = await browser.tokens("ada")

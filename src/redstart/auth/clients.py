@@ -112,11 +112,11 @@ class OAuthClients:
             document = await self._fetcher.get(id)
         except FetchError as error:
             raise OAuthError("invalid_client", f"The document of this client cannot be read: {error}") from None
-        if document.get("client_id") != id:
-            raise OAuthError("invalid_client", "The document of this client is about another client_id")
+        if document.get("client_id") != id or not _name(document):
+            raise OAuthError("invalid_client", "The document of this client needs a client_name, and this client_id")
         if document.get("token_endpoint_auth_method", "none") != "none" or "client_secret" in document:
             raise OAuthError("invalid_client", 'A client with a document must have token_endpoint_auth_method "none"')
-        return OAuthClient(id, _name(document) or parts.hostname or id, self._redirects(document))
+        return OAuthClient(id, _name(document), self._redirects(document))
 
     def register(self, document: JsonObject) -> JsonObject:
         """Register a client as it describes itself; the response for it."""

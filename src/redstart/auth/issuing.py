@@ -31,6 +31,7 @@ from redstart.features.audit import note_refusal
 from redstart.features.errors import SettingsError, log
 from redstart.features.principal import User
 from redstart.schema.callables import is_async
+from redstart.transports.outgoing import split_url
 from redstart.wire.jsonrpc import JsonObject, ProtocolError, decode, encode
 
 Allow = Callable[[User], Any]
@@ -217,14 +218,13 @@ class IssuingServer:
             found[f"{name}_endpoint"] = f"{issuer}/oauth/{page}"
         found.update(token_endpoint=f"{issuer}/oauth/token", token_endpoint_auth_methods_supported=METHODS)
         found.update(revocation_endpoint_auth_methods_supported=METHODS, code_challenge_methods_supported=["S256"])
-        found.update(response_types_supported=["code"], response_modes_supported=["query"])
+        found.update(response_types_supported=["code"], authorization_response_iss_parameter_supported=True)
         found.update(grant_types_supported=list(_GRANTS), client_id_metadata_document_supported=True)
-        found.update(authorization_response_iss_parameter_supported=True)
         if scopes := [*self._policy.scopes, *self._policy.optional]:
             found["scopes_supported"] = scopes
         # What an OpenID provider must say: some clients look only for one.
         found.update(jwks_uri=f"{issuer}/oauth/jwks", subject_types_supported=["public"])
-        found.update(id_token_signing_alg_values_supported=[])
+        found.update(response_modes_supported=["query"], id_token_signing_alg_values_supported=[])
         await visit.json(found)
 
     async def _jwks(self, visit: OAuthVisit) -> None:
@@ -262,9 +262,8 @@ class IssuingServer:
 
     def _asked(self, client: OAuthClient, fields: dict[str, str], issuer: str) -> Wanted:
         """What a client asks for, if it may; else it is told at its redirect URI."""
-        known = {*self._policy.scopes, *self._policy.optional}
-        wanted = [one for one in fields.get("scope", "").split() if one in known]
-        scopes = list(dict.fromkeys((*self._policy.scopes, *wanted)))
+        known, wanted = (*self._policy.scopes, *self._policy.optional), fields.get("scope", "").split()
+        scopes = [one for one in known if one in self._policy.scopes or one in wanted]
         challenge = fields.get("code_challenge", "")
         to, state = fields["redirect_uri"], fields.get("state", "")
         asked = Wanted(client.id, client.name, to, state, challenge, scopes, issuer)
@@ -483,8 +482,9 @@ def _is_next(found: SignIn, turn: Turn) -> bool:
 
 
 def _check_resource(fields: Mapping[str, str], issuer: str, asked: Wanted | None = None) -> None:
-    """Tokens are for this server only (RFC 8707)."""
-    if fields.get("resource", issuer).rstrip("/") != issuer:
+    """Tokens are for this server only (RFC 8707). Capitals in the scheme and the host mean nothing."""
+    given = split_url(fields.get("resource", issuer))
+    if given._replace(netloc=given.netloc.lower()).geturl().rstrip("/") != issuer:
         text = f"Tokens are given out for {issuer} only, not for another resource"
         raise Denied(asked, "invalid_target", text) if asked is not None else OAuthError("invalid_target", text)
 

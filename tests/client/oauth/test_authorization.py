@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -372,6 +373,28 @@ def test_credentials_go_to_no_other_authorization_server_than_issuer_says(grant:
     with pytest.raises(SignInError, match=r"and not https://login\.example\.com, as issuer= says"):
         run(main())
     assert site.forms == site.signed_in == []
+
+
+@pytest.mark.parametrize("grant", [ClientCredentials, OAuth, JwtBearer])
+@pytest.mark.parametrize("named", [False, True], ids=["nobody names the new one", "issuer= names it"])
+def test_credentials_stay_with_the_authorization_server_that_has_accepted_them(grant: Any, named: bool) -> None:
+    first, second, store = Site(), Site(), MemoryTokens()
+    more = {"assertion": "signed"} if grant is JwtBearer else {"browser": agree} if grant is OAuth else {}
+
+    async def main() -> None:
+        async with guarded_site(first) as url, guarded_site(second):
+            async with Client(url, auth=grant(client_id="job", client_secret="s3cret", store=store, **more)) as c:
+                await c.request("x/y")
+            first.resource, first.valid = {"authorization_servers": [second.origin]}, second.valid
+            issuer = second.origin if named else None
+            auth = grant(client_id="job", client_secret="s3cret", store=store, issuer=issuer, **more)
+            with nullcontext() if named else pytest.raises(SignInError, match=f"is known to {first.origin}. If"):
+                async with Client(url, auth=auth) as c:
+                    await c.request("x/y")
+
+    run(main())
+    assert (len(first.forms), len(second.forms)) == (1, int(named))
+    assert len(second.signed_in) == int(named and grant is OAuth)
 
 
 def test_without_auth_a_refusal_says_what_to_give() -> None:

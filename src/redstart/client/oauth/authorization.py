@@ -95,6 +95,11 @@ class Authorization:
                 f"{canonical(self._url)} names the authorization server {server.issuer}, and not {wanted}"
             )
         if before is not None and before.issuer != server.issuer:
+            if self._grant.client_id is not None and self._grant.issuer is None:
+                raise SignInError(
+                    f"{canonical(self._url)} names the authorization server {server.issuer} now, and client_id= is "
+                    f"known to {before.issuer}. If it is known to the new one too, give issuer={server.issuer!r}"
+                )
             before = None  # the tokens of another authorization server, which must not see this one's, and vice versa
         if challenge.status == 401 and before is not None and await self._refreshed(before) is not None:
             return
