@@ -92,7 +92,7 @@ class TokenVerifier:
         """The user of a token that was checked a moment ago, if that is known at once."""
         return None
 
-    def refused(self, claims: Mapping[str, object], names: Sequence[str], why: str) -> User | None:
+    def _refused(self, claims: Mapping[str, object], names: Sequence[str], why: str) -> User | None:
         """No user, for a token of its issuer. Mostly an option is wrong, so the log has its claims, and what is wanted.
 
         Once for each reason: who has such a token must not be able to fill the log.
