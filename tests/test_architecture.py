@@ -79,7 +79,7 @@ BUDGET: dict[str, int] = {
     "tasks": 1006,  # two task protocols over one record; leases, retries, checkpoints; scopes of their tools
     "adopt": 755,  # objects, directories and providers; their files are watched, until the interpreter ends
     "observe": 290,  # metrics and traces of calls, and what shows calls to them
-    "access": 155,  # `auth=`: its contract, its time limit, the local user of stdio
+    "access": 161,  # `auth=`: its contract, its time limit, what is wrong with tokens; the local user of stdio
     "server": 1390,  # Server, its contexts, dispatch and the running of calls; at most 1,400
     "transports": 4215,  # sessions of several processes; health, challenges; TLS, proxies; shares; what logs tell
     "auth": 1500,  # with OAuthProxy, an authorization server; at most 1,500

@@ -95,6 +95,13 @@ def test_what_the_answer_must_say(issuer: Issuer, changes: dict[str, Any], expec
     assert status(issuer, {**ACTIVE, **changes}, scopes="mcp") == expected
 
 
+def test_the_log_says_whose_audience_is_wrong(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
+    assert status(issuer, {**ACTIVE, "aud": "https://other.example.com"}) == 401
+    assert status(issuer, {"active": False}) == 401
+    [said] = [record.getMessage() for record in caplog.records if "auth=" in record.getMessage()]
+    assert f"aud is 'https://other.example.com', and audience= is ['{AUDIENCE}']" in said
+
+
 def test_an_answer_that_cannot_be_had_is_a_503(issuer: Issuer) -> None:
     assert status(issuer, b"<html>") == 503
     issuer.documents.clear()

@@ -181,7 +181,12 @@ COGNITO = {"aud": None, "scope": None}
     ids=str,
 )
 def test_an_id_token_is_not_an_access_token(
-    site: Issuer, monkeypatch: pytest.MonkeyPatch, preset: str, claims: dict[str, Any], known: bool
+    site: Issuer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    preset: str,
+    claims: dict[str, Any],
+    known: bool,
 ) -> None:
     """It is given to an application that signs people in, which may be another site than this server."""
     site.publish()
@@ -192,6 +197,7 @@ def test_an_id_token_is_not_an_access_token(
         "Cognito": lambda: Cognito(region="r", user_pool="r_p", client_id="mcp"),
     }[preset]()
     assert (run(ask(auth, site.token(claims))) is not None) is known
+    assert any("auth= refuses a token of its issuer" in record.getMessage() for record in caplog.records) is not known
 
 
 @pytest.mark.parametrize("tenant", ["common", "organizations", "consumers"])

@@ -518,12 +518,13 @@ def test_a_question_of_one_process_is_continued_by_another(url: str) -> None:
     two(url, script)
 
 
-def test_given_keys_are_used_instead_of_the_keys_in_the_store(url: str) -> None:
+def test_given_keys_are_used_instead_of_the_keys_in_the_store(url: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         given, other, stored = Process(url, keys=["k" * 32]), Process(url, keys=["k" * 32]), Process(url)
         session = await given.http.open()
         assert (await other.http.send(tool(1, "log"), headers=session)).status == 200
         assert (await stored.http.send(tool(1, "log"), headers=session)).status == 404
+        assert [record.message for record in caplog.records if "the same store= and keys=" in record.message]
         for process in (given, other, stored):
             await process.server.runtime.stop()
             await process.server.runtime.store.close()
@@ -811,7 +812,7 @@ def test_an_id_of_another_process_is_unknown_and_the_log_says_what_to_do(caplog:
             for _ in range(3):
                 assert (await other.send(tool(1, "log"), headers=session)).status == 404
             assert (await other.send(tool(1, "log"), headers={**session, "mcp-session-id": "x" * 80})).status == 404
-        told = [record.message for record in caplog.records if "set store= and keys=" in record.message]
+        told = [record.message for record in caplog.records if "the same store= and keys=" in record.message]
         assert len(told) == 1
 
     run(test())

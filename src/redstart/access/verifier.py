@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+from redstart.features.errors import log
+from redstart.features.principal import User
 from redstart.features.rules import scope_list
 
 if TYPE_CHECKING:
@@ -81,12 +83,24 @@ class TokenVerifier:
         self.verify = verify
         self.authorization_servers = tuple(authorization_servers)
         self.scopes = scope_list("scopes", scopes)
+        self._told: set[str] = set()
 
     def __call__(self, token: str) -> object:
         return self.verify(token)
 
     def remembered(self, token: str) -> object:
         """The user of a token that was checked a moment ago, if that is known at once."""
+        return None
+
+    def _refused(self, claims: Mapping[str, object], names: Sequence[str], why: str) -> User | None:
+        """No user, for a token of its issuer. Mostly an option is wrong, so the log has its claims, and what is wanted.
+
+        Once for each reason: who has such a token must not be able to fill the log.
+        """
+        about = ", ".join(f"{name} is {claims.get(name)!r:.200}" for name in names)
+        if names[0] not in self._told:
+            self._told.add(names[0])
+            log.warning("auth= refuses a token of its issuer: %s, and %s (this is said once)", about, why)
         return None
 
     def open(self, server: Keeper) -> AuthorizationServer | None:

@@ -103,9 +103,9 @@ class Introspection(RemoteCheck):
         if claims.get("active") is not True or not is_access or not is_current(claims, LEEWAY):
             return None
         if claims.get("iss", self.issuer) != self.issuer:
-            return None
+            return self._refused(claims, ("iss",), f"issuer= is {self.issuer!r}")
         if not names_any(claims.get(self._audience_claim), self._audiences):
-            return None
+            return self._refused(claims, (self._audience_claim,), f"audience= is {sorted(self._audiences)}")
         return user_of(claims, self.issuer, scopes_in(claims, self._scope_claims))
 
 

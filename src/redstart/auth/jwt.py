@@ -117,10 +117,12 @@ class JWT(TokenVerifier):
 
     def _user(self, claims: JsonObject) -> User | None:
         """The user of claims that the issuer has signed, if they are for this server and for now."""
-        if "exp" not in claims or not is_current(claims, self._leeway) or claims.get("iss") != self._issuer:
-            return None
+        if "exp" not in claims or not is_current(claims, self._leeway):
+            return self._refused(claims, ("exp", "nbf"), f"the clock of this machine says {time.time():.0f}")
+        if claims.get("iss") != self._issuer:
+            return self._refused(claims, ("iss",), f"issuer= is {self._issuer!r}")
         if not names_any(claims.get(self._audience_claim), self._audiences):
-            return None
+            return self._refused(claims, (self._audience_claim,), f"audience= is {sorted(self._audiences)}")
         return user_of(claims, self._issuer, scopes_in(claims, self._scope_claims))
 
     def close(self) -> None:

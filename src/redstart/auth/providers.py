@@ -118,8 +118,8 @@ class OpenID(JWT):
 
     def _user(self, claims: JsonObject) -> User | None:
         # An ID token tells an application who has signed in. It has the same issuer, and often the same audience.
-        lacks = any(not claims.get(name) or value not in ("", claims[name]) for name, value in self._access_claims)
-        return None if lacks else super()._user(claims)
+        lacks = [name for name, value in self._access_claims if not claims.get(name) or value not in ("", claims[name])]
+        return self._refused(claims, lacks, "it is not an access token") if lacks else super()._user(claims)
 
     def open(self, server: Keeper) -> None:
         if not self._has_audience:  # else the ID tokens of other sites that use the application would be let in

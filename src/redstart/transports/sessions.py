@@ -199,7 +199,7 @@ class Sessions:
             self._warned = True
             log.warning(
                 "a session id of another process, or from before a restart, is unknown here: if several processes "
-                "serve this server, set store= and keys="
+                "serve this server, give all of them the same store= and keys="
             )
 
     def _open(self, id: str, ticket: Ticket, session: Session, owner: str) -> HttpSession:

@@ -311,7 +311,10 @@ class SharedSessions(Sessions):
 
     def _valid(self, id: str, principal: str) -> Ticket | None:
         ticket = self._read(id)
-        return ticket if ticket is not None and ticket.principal == principal else None
+        if ticket is None:
+            self._warn_of_others(id)
+            return None
+        return ticket if ticket.principal == principal else None
 
     def _new(self, id: str, ticket: Ticket, session: Session, owner: str, name: str) -> HttpSession:
         link = self._runtime.tapped(SharedLink(self._runtime.modern, session, reopens=False))
