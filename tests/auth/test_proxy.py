@@ -66,6 +66,7 @@ def test_one_proxy_is_for_one_server() -> None:
 def test_the_public_url_must_be_https() -> None:
     with pytest.raises(SettingsError, match="https://"):
         Server("notes", auth=proxy(), keys=KEYS).asgi(public_url="http://mcp.example.com")
+    Server("notes", auth=proxy(), keys=KEYS).asgi(public_url="http://localhost:8000")  # it does not leave this machine
 
 
 def test_an_openid_provider_alone_needs_an_audience() -> None:
@@ -171,9 +172,17 @@ def test_presets_can_be_behind_it(provider: Any, issuer: str, offline: bool) -> 
     assert "s3cret" not in str(getattr(provider, "authorization_servers", ""))
 
 
-def test_a_sign_in_with_github(monkeypatch: pytest.MonkeyPatch) -> None:
+OCTOCAT = {"login": "octocat", "id": 583231}
+CHECKED = {"app": {"client_id": "web"}, "scopes": [], "user": OCTOCAT}
+
+
+@pytest.mark.parametrize(
+    "end",
+    [({"message": "Not Found"}, 404), ({**CHECKED, "user": {**OCTOCAT, "id": 1}}, 200)],
+    ids=["the user has withdrawn it", "somebody else"],
+)
+def test_a_sign_in_with_github(end: tuple[Any, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """GitHub has no ID tokens, answers errors with 200, and is asked about its token; documents as it has them."""
-    checked = {"app": {"client_id": "web"}, "scopes": [], "user": {"login": "octocat", "id": 583231}}
     with issuing() as site:
         monkeypatch.setattr(GitHub, "site", site.url)
         monkeypatch.setattr(GitHub, "login", site.url)
@@ -186,7 +195,7 @@ def test_a_sign_in_with_github(monkeypatch: pytest.MonkeyPatch) -> None:
             return 200, {}, json.dumps(good if forms[-1]["code"] == ["good"] else bad).encode()
 
         site.documents["/access_token"] = exchange
-        site.serve("/applications/web/token", checked)
+        site.serve("/applications/web/token", CHECKED)
         auth = OAuthProxy(GitHub(**APP), allow=lambda user: user.claims["login"] == "octocat")
         server = Server("notes", auth=auth, keys=KEYS)
 
@@ -211,9 +220,12 @@ def test_a_sign_in_with_github(monkeypatch: pytest.MonkeyPatch) -> None:
                 user: Any = await auth.verify(tokens["access_token"])
                 assert (user.subject, user.claims["login"]) == ("583231", "octocat")
                 assert await auth.upstream_token(user) == "gho_x"
+                site.serve("/applications/web/token", {**CHECKED, "user": {**OCTOCAT, "name": "The Cat"}})
                 renewed = await browser.refresh(tokens["refresh_token"])
                 assert renewed.status_code == 200
-                site.serve("/applications/web/token", {"message": "Not Found"}, 404)  # the user has withdrawn it
+                user = await auth.verify(renewed.json()["access_token"])
+                assert user.claims["name"] == "The Cat"
+                site.serve("/applications/web/token", *end)
                 refused = await browser.refresh(renewed.json()["refresh_token"])
                 assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
 

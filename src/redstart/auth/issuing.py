@@ -381,10 +381,10 @@ class IssuingServer:
             found = await self._advance(turn)
         else:
             found = await self._kept.after(turn.id, turn.generation)
-            if found is not None and found.generation > turn.generation and not _is_retry(found, turn):
-                await self._kept.end(turn.id)
-                note_refusal("refresh token used twice", User(found.subject, found.provider), client=visit.client)
-                found = None
+        if found is not None and found.generation > turn.generation and not _is_retry(found, turn):
+            await self._kept.end(turn.id)
+            note_refusal("refresh token used twice", User(found.subject, found.provider), client=visit.client)
+            found = None
         if found is None or found.generation <= turn.generation:
             raise OAuthError("invalid_grant", "The refresh token was used before, or the sign-in has ended")
         await self._give(visit, turn.id, found, [one for one in wanted if one in found.scopes])

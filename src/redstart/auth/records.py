@@ -157,12 +157,13 @@ class Kept:
     async def advance(self, id: str, sign_in: SignIn) -> bool:
         """Keep a sign-in with its next generation, and let its new refresh token be used once; False: it has ended."""
         left = sign_in.expires - time.time()
-        await self.put("sign-in", id, sign_in, left)
-        if await self.get("ended", id, bool):
-            await self.delete("sign-in", id)
-            return False
+        # The turn is first: if the store goes away between the two, a sign-in without its turn could not go on.
         await self.put("turn", f"{id} {sign_in.generation}", True, left)
-        return True
+        await self.put("sign-in", id, sign_in, left)
+        if not await self.get("ended", id, bool):
+            return True
+        await self.delete("sign-in", id)
+        return False
 
     async def after(self, id: str, generation: int) -> SignIn | None:
         """A sign-in after this generation: if a process takes that turn at this moment, wait until it is done."""
