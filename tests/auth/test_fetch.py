@@ -153,6 +153,18 @@ def test_public_addresses() -> None:
     assert all(is_public(ip_address(one)) for one in ("8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"))
 
 
+def test_a_name_that_was_looked_up_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redstart.auth.fetch.LOOK_UPS", 3)
+
+    async def main() -> None:
+        peers = Fetcher()
+        for _ in range(20):
+            with pytest.raises(FetchError, match="no public address"):
+                await peers.get("https://127.0.0.1/")
+
+    run(main())
+
+
 def test_names_that_are_slow_keep_nobody_else_waiting(site: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever owns a name decides how long its look-up takes, and no look-up can be ended."""
     monkeypatch.setattr("redstart.auth.fetch.LOOK_UPS", 50)
