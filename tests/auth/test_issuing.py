@@ -1045,6 +1045,7 @@ def test_a_token_that_is_revoked_ends_the_sign_in(provider: Provider, which: str
         assert error_of(await browser.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
         upstream = (await browser.call(tokens["access_token"], "upstream_token")).json()["result"]
         assert upstream["isError"] is True
+        assert "has ended" in upstream["content"][0]["text"]
 
     play(provider, script)
 

@@ -12,7 +12,7 @@ import pytest
 
 from auth.proxied import VERIFIER, Browser
 from auth.support import issuing
-from redstart import Server
+from redstart import Server, User
 from redstart.auth import JWT, Auth0, Cognito, Entra, GitHub, Google, Keycloak, OAuthProxy, Okta, OpenID, WorkOS
 from redstart.features.errors import SettingsError
 from support import run
@@ -61,6 +61,15 @@ def test_one_proxy_is_for_one_server() -> None:
     Server("one", auth=auth, keys=KEYS).asgi()
     with pytest.raises(SettingsError, match="another server"):
         Server("two", auth=auth, keys=KEYS).asgi()
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_the_token_of_the_provider_is_had_for_a_user_of_this_server_only(opened: bool) -> None:
+    auth = proxy()
+    if opened:
+        Server("notes", auth=auth, keys=KEYS).asgi()
+    with pytest.raises(ValueError, match=r"takes the ctx\.user"):
+        run(auth.upstream_token(User("ada", claims={"sid": "x"} if not opened else {})))
 
 
 def test_the_public_url_must_be_https() -> None:
@@ -219,7 +228,9 @@ def test_a_sign_in_with_github(end: tuple[Any, int], monkeypatch: pytest.MonkeyP
                 assert forms[-1]["code_verifier"] != [VERIFIER]
                 user: Any = await auth.verify(tokens["access_token"])
                 assert (user.subject, user.claims["login"]) == ("583231", "octocat")
+                asked = len(site.asked)
                 assert await auth.upstream_token(user) == "gho_x"
+                assert len(site.asked) == asked  # only a refresh asks the provider
                 site.serve("/applications/web/token", {**CHECKED, "user": {**OCTOCAT, "name": "The Cat"}})
                 renewed = await browser.refresh(tokens["refresh_token"])
                 assert renewed.status_code == 200
