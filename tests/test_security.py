@@ -69,6 +69,7 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "URLs made of arguments (CVE-2026-32871)": ("test_no_argument_becomes_a_url_by_itself",),
     "Tokens for another server (CVE-2025-69196)": (
         "auth/test_issuing.py::test_a_token_for_another_server_CVE_2025_69196",
+        "auth/test_issuing.py::test_what_one_endpoint_has_given_out_is_not_taken_by_another_of_the_same_host",
         "auth/test_issuing.py::test_the_tokens_of_the_provider_are_not_taken",
         "test_a_token_for_another_server_is_refused",
         "auth/test_jwt.py::test_bad_tokens",

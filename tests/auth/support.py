@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -53,7 +54,7 @@ def new_key(kid: str) -> ECKey:
 
 
 @contextmanager
-def issuing() -> Iterator[Issuer]:
+def issuing(tls: ssl.SSLContext | None = None) -> Iterator[Issuer]:
     issuer = Issuer()
 
     class Handler(BaseHTTPRequestHandler):
@@ -80,7 +81,9 @@ def issuing() -> Iterator[Issuer]:
             """Nothing on stderr."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        issuer.url = f"http://127.0.0.1:{server.server_port}"
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        issuer.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

@@ -77,6 +77,7 @@ def test_redirects_that_are_allowed(uri: str) -> None:
         "http://localhost./back",
         "http://[::ffff:127.0.0.1]/back",
         "http://[::1%25eth0]/back",
+        "https://app.example.com/a\\..\\b",
         "https:app.example.com/back",
         "com.example.app://[::1]evil/back",
         "https://app.example.com:99999/back",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from auth.support import Issuer, issuing
 from redstart.auth.fetch import MAX_BYTES, Fetcher, FetchError
 from redstart.transports.outgoing import is_public
-from support import run
+from support import make_certificate, run
 
 
 @pytest.fixture
@@ -95,7 +97,27 @@ def test_a_form(site: Issuer) -> None:
     assert "/there" not in site.asked
 
 
-def test_it_takes_no_longer_than_its_time(site: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("trusted", [False, True])
+def test_https_is_for_a_certificate_that_is_trusted(
+    trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cert, key = make_certificate(tmp_path, "127.0.0.1")
+    if trusted:
+        monkeypatch.setattr("redstart.auth.fetch._tls", lambda: ssl.create_default_context(cafile=cert))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    with issuing(context) as secure:
+        secure.serve("/doc", {"a": 1})
+        if trusted:
+            assert got(secure) == {"a": 1}
+        else:
+            with pytest.raises(FetchError, match="CERTIFICATE_VERIFY_FAILED"):
+                got(secure)
+            assert secure.asked == []
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_it_takes_no_longer_than_its_time(method: str, site: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
 
     def slow(form: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -104,8 +126,9 @@ def test_it_takes_no_longer_than_its_time(site: Issuer, monkeypatch: pytest.Monk
 
     site.documents["/slow"] = slow
     monkeypatch.setattr("redstart.auth.fetch.SECONDS", 0.1)
+    fetcher, url = Fetcher([site.url]), site.url + "/slow"
     with pytest.raises(FetchError, match=r"did not answer within 0\.1 seconds|Timeout"):
-        got(site, "/slow")
+        run(fetcher.get(url) if method == "get" else fetcher.post(url, b"{}"))
     release.set()
 
 
@@ -151,6 +174,20 @@ def test_another_port_is_another_origin(site: Issuer) -> None:
 
 def test_public_addresses() -> None:
     assert all(is_public(ip_address(one)) for one in ("8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"))
+
+
+def test_a_name_that_was_looked_up_makes_room_for_others(site: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redstart.auth.fetch.LOOK_UPS", 3)
+    site.serve("/doc", {"a": 1})
+
+    async def main() -> None:
+        peers = Fetcher([site.url])
+        for _ in range(20):
+            assert await peers.get(f"{site.url}/doc") == {"a": 1}  # of the operator, which needs none
+            with pytest.raises(FetchError, match="no public address"):
+                await peers.get("https://127.0.0.1/")
+
+    run(main())
 
 
 def test_names_that_are_slow_keep_nobody_else_waiting(site: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:

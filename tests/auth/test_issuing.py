@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
 import threading
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -193,6 +194,17 @@ def test_clients_with_a_secret(provider: Provider, method: str) -> None:
     play(provider, script)
 
 
+def test_a_client_names_itself_once(provider: Provider) -> None:
+    async def script(browser: Browser) -> None:
+        await browser.register(token_endpoint_auth_method="client_secret_basic")
+        code, known = (await browser.authorize())["code"], (browser.client_id, browser.client["client_secret"])
+        for twice in ({"client_id": "another"}, {"client_secret": known[1]}):
+            assert error_of(await browser.redeem(code, auth=known, **twice)) == (400, "invalid_request")
+        assert (await browser.redeem(code, auth=known, client_id=known[0])).status_code == 200
+
+    play(provider, script)
+
+
 def test_step_up_by_the_challenge(provider: Provider) -> None:
     async def script(browser: Browser) -> None:
         tokens = await browser.tokens(scope="mcp")
@@ -353,7 +365,11 @@ def test_an_allow_that_hangs_holds_nothing_but_its_own_thread(
     release.set()
 
 
-def test_a_person_who_declines_and_a_provider_that_refuses(provider: Provider) -> None:
+def test_a_person_who_declines_and_a_provider_that_refuses(
+    provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "redstart.audit")
+
     async def script(browser: Browser) -> None:
         answer = answered(await browser.agree(await browser.page(), "deny"))
         assert answer == {
@@ -368,6 +384,7 @@ def test_a_person_who_declines_and_a_provider_that_refuses(provider: Provider) -
         assert answered(response)["error"] == "access_denied"
 
     play(provider, script)
+    assert caplog.text.count('"sign-in refused"') == 2
 
 
 # ---------------------------------------------------------------- the confused deputy
@@ -808,6 +825,131 @@ def test_a_code_that_is_used_twice_ends_the_sign_in(provider: Provider, caplog: 
     assert "code used twice" in events
 
 
+class Watched(MemoryStore):
+    """A store that calls `act` before each operation, with its name and its key."""
+
+    act: Callable[[str, str], Awaitable[None]] | None = None
+
+    async def _acted(self, what: str, key: str) -> None:
+        if self.act is not None:
+            await self.act(what, key)
+
+    async def kv_get(self, key: str) -> bytes | None:
+        await self._acted("get", key)
+        return await super().kv_get(key)
+
+    async def kv_set(
+        self, key: str, value: bytes, ttl: float | None = None, nx: bool = False, durable: bool = False
+    ) -> bool:
+        await self._acted("set", key)
+        return await super().kv_set(key, value, ttl, nx, durable)
+
+    async def kv_take(self, key: str) -> bytes | None:
+        await self._acted("take", key)
+        return await super().kv_take(key)
+
+    async def kv_delete(self, key: str) -> None:
+        await self._acted("delete", key)
+        await super().kv_delete(key)
+
+
+def test_a_code_that_is_used_again_before_the_first_is_answered_gives_no_tokens(provider: Provider) -> None:
+    store = Watched()
+
+    async def script(browser: Browser) -> None:
+        code = (await browser.authorize())["code"]
+
+        async def redeem(what: str, key: str) -> None:
+            if (what, "ended" in key) == ("get", True):  # the sign-in has been kept
+                store.act = None
+                assert error_of(await browser.redeem(code)) == (400, "invalid_grant")
+
+        store.act = redeem
+        assert error_of(await browser.redeem(code)) == (400, "invalid_grant")
+        assert store.act is None
+
+    play(provider, script, store=store)
+
+
+def test_a_token_that_may_be_sent_again_is_not_good_for_ever(provider: Provider) -> None:
+    """Its refresh has failed late, and its client has gone on before the token could be used again."""
+    store, later = Watched(), []
+
+    async def script(browser: Browser) -> None:
+        token = (await browser.tokens())["refresh_token"]
+
+        async def fail(what: str, key: str) -> None:
+            if (what, "ended" in key) == ("get", True):
+                store.act = go_on
+                raise StoreAway("this is a test")
+
+        async def go_on(what: str, key: str) -> None:
+            store.act = None
+            second = (await browser.refresh(token)).json()["refresh_token"]
+            later.append((await browser.refresh(second)).json()["refresh_token"])
+
+        store.act = fail
+        assert (await browser.refresh(token)).status_code == 503
+        assert error_of(await browser.refresh(token)) == (400, "invalid_grant")
+        assert error_of(await browser.refresh(later[0])) == (400, "invalid_grant")
+
+    play(provider, script, store=store)
+
+
+def test_what_is_known_of_a_person_goes_with_the_sign_in(provider: Provider) -> None:
+    store, kept = Watched(), set()
+
+    async def script(browser: Browser) -> None:
+        async def note(what: str, key: str) -> None:
+            if what == "set" and ("sign-in" in key or "upstream" in key):
+                kept.add(key)
+
+        store.act = note
+        tokens = await browser.tokens()
+        form = {"token": tokens["refresh_token"], "client_id": browser.client_id}
+        assert (await browser.http.post(f"{URL}/oauth/revoke", data=form)).status_code == 200
+        assert [await store.kv_get(key) for key in kept] == [None, None]
+
+    play(provider, script, store=store)
+
+
+def test_a_sign_in_whose_tokens_of_the_provider_are_lost_has_ended(provider: Provider) -> None:
+    store = Watched()
+
+    async def script(browser: Browser) -> None:
+        async def lose(what: str, key: str) -> None:
+            if "upstream" in key:
+                await MemoryStore.kv_delete(store, key)
+
+        token = (await browser.tokens())["refresh_token"]
+        store.act = lose
+        for _ in range(2):
+            assert error_of(await browser.refresh(token)) == (400, "invalid_grant")
+            store.act = None
+
+    play(provider, script, store=store)
+
+
+def test_tokens_are_refreshed_for_this_server_only(provider: Provider) -> None:
+    async def script(browser: Browser) -> None:
+        token = (await browser.tokens())["refresh_token"]
+        refused = await browser.refresh(token, resource="https://other.example/mcp")
+        assert error_of(refused) == (400, "invalid_target")
+        assert (await browser.refresh(token, resource=URL)).status_code == 200
+
+    play(provider, script)
+
+
+def test_a_verifier_that_can_be_guessed_is_refused(provider: Provider) -> None:
+    challenge = urlsafe_b64encode(sha256(b"short").digest()).decode().rstrip("=")
+
+    async def script(browser: Browser) -> None:
+        code = (await browser.authorize(code_challenge=challenge))["code"]
+        assert error_of(await browser.redeem(code, code_verifier="short")) == (400, "invalid_grant")
+
+    play(provider, script)
+
+
 def test_many_who_redeem_one_code_at_once(provider: Provider) -> None:
     async def script(browser: Browser) -> None:
         code = (await browser.authorize())["code"]
@@ -857,57 +999,32 @@ def test_a_client_that_did_not_get_the_answer_may_ask_again_for_a_moment(
     play(provider, script)
 
 
-class Failing(MemoryStore):
-    """A store that goes away after so many uses."""
+def test_a_store_that_goes_away_at_any_moment_of_a_refresh_ends_no_sign_in(provider: Provider) -> None:
+    later = uses = 0.0
+    store = Watched(lambda: time.monotonic() + later)
 
-    later = 0.0
-    left: float = math.inf
-
-    def __init__(self) -> None:
-        super().__init__(lambda: time.monotonic() + self.later)
-
-    def _use(self) -> None:
-        self.left -= 1
-        if self.left < 0:
+    async def use(what: str, key: str) -> None:
+        nonlocal uses
+        uses -= 1
+        if uses < 0:
             raise StoreAway("the store")
 
-    async def kv_get(self, key: str) -> bytes | None:
-        self._use()
-        return await super().kv_get(key)
-
-    async def kv_take(self, key: str) -> bytes | None:
-        self._use()
-        return await super().kv_take(key)
-
-    async def kv_set(
-        self, key: str, value: bytes, ttl: float | None = None, nx: bool = False, durable: bool = False
-    ) -> bool:
-        self._use()
-        return await super().kv_set(key, value, ttl, nx, durable)
-
-    async def kv_delete(self, key: str) -> None:
-        self._use()
-        await super().kv_delete(key)
-
-
-def test_a_store_that_goes_away_at_any_moment_of_a_refresh_ends_no_sign_in(provider: Provider) -> None:
-    store = Failing()
-
     async def script(browser: Browser) -> None:
+        nonlocal later, uses
         token = (await browser.tokens())["refresh_token"]
-        for uses in range(20):
-            store.left = uses
+        for most in range(20):
+            uses, store.act = most, use
             cut = await browser.refresh(token)
-            store.left = math.inf
+            store.act = None
             if cut.status_code == 200:
-                assert uses > 4
+                assert most > 4
                 return
             assert error_of(cut) == (503, "temporarily_unavailable")
-            store.later += records.PATIENCE  # as if nobody else could tell that it was cut
+            later += records.PATIENCE  # as if nobody else could tell that it was cut
             again = await browser.refresh(token)
-            assert again.status_code == 200, (uses, again.text)
+            assert again.status_code == 200, (most, again.text)
             last = await browser.refresh(again.json()["refresh_token"])
-            assert last.status_code == 200, (uses, last.text)
+            assert last.status_code == 200, (most, last.text)
             token = last.json()["refresh_token"]
         raise AssertionError("a refresh that uses the store without end")
 
@@ -957,6 +1074,7 @@ def test_a_token_that_is_revoked_ends_the_sign_in(provider: Provider, which: str
         assert error_of(await browser.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
         upstream = (await browser.call(tokens["access_token"], "upstream_token")).json()["result"]
         assert upstream["isError"] is True
+        assert "has ended" in upstream["content"][0]["text"]
 
     play(provider, script)
 
@@ -990,6 +1108,27 @@ def test_a_token_for_another_server_CVE_2025_69196(provider: Provider) -> None:
             for _ in range(2):  # when it is checked, and when it is remembered
                 assert (await elsewhere.call(tokens["access_token"])).status_code == 401
             assert error_of(await elsewhere.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
+
+    run(main(), server, other)
+
+
+def test_what_one_endpoint_has_given_out_is_not_taken_by_another_of_the_same_host(provider: Provider) -> None:
+    """The same keys, name and store, and a browser that sends the same cookies to both."""
+    store = MemoryStore()
+    server, other = serving(provider, store=store), serving(provider, store=store)
+
+    async def main() -> None:
+        async with Browser(URL, provider, server.asgi()) as browser:
+            tokens = await browser.tokens()
+            code = (await browser.authorize())["code"]
+            page = await browser.page()
+            callback = await browser.to_callback()  # last, because its cookie may have the name of the other one
+            browser.url, browser.app = URL.replace("/mcp", "/other"), other.asgi(path="/other")
+            assert (await browser.agree(page)).status_code == 400
+            assert (await browser.http.get(callback.replace("/mcp/", "/other/"))).status_code == 400
+            assert error_of(await browser.redeem(code)) == (400, "invalid_grant")
+            assert error_of(await browser.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
+            assert (await browser.call(tokens["access_token"])).status_code == 401
 
     run(main(), server, other)
 
@@ -1033,6 +1172,28 @@ def test_a_token_of_the_provider_is_renewed_for_handlers() -> None:
 
     with oidc_provider(clients=[application(PORT)], seconds=30) as own:
         play(own, script)
+
+
+@pytest.mark.parametrize("record", ["upstream", "sign-in"])
+def test_a_sign_in_that_ends_while_it_is_renewed_leaves_nothing(record: str) -> None:
+    store, kept = Watched(), set()
+
+    async def script(browser: Browser) -> None:
+        tokens = await browser.tokens()
+
+        async def end(what: str, key: str) -> None:
+            if (what, record in key) == ("set", True):
+                store.act = None
+                kept.add(key)
+                form = {"token": tokens["refresh_token"], "client_id": browser.client_id}
+                assert (await browser.http.post(f"{URL}/oauth/revoke", data=form)).status_code == 200
+
+        store.act = end
+        assert error_of(await browser.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
+        assert [await store.kv_get(key) for key in kept] == [None]
+
+    with oidc_provider(clients=[application(PORT)], seconds=30) as own:
+        play(own, script, store=store)
 
 
 def test_while_the_provider_is_away_nobody_is_signed_out() -> None:
@@ -1096,6 +1257,18 @@ def test_one_address_cannot_register_without_end(provider: Provider) -> None:
             assert (await other.register()).status_code == 201
 
     run(main(), server)
+
+
+def test_one_address_cannot_open_pages_without_end(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issuing, "BURST", 3.0)
+    monkeypatch.setitem(issuing.RATES, "page", 0.01)
+
+    async def script(browser: Browser) -> None:
+        assert [(await browser.page()).status_code for _ in range(4)] == [200, 200, 200, 429]
+        browser.address = "127.0.0.2"
+        assert (await browser.page()).status_code == 200
+
+    play(provider, script)
 
 
 def test_the_store_holds_nothing_that_can_be_read(provider: Provider) -> None:

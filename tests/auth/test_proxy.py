@@ -12,7 +12,7 @@ import pytest
 
 from auth.proxied import VERIFIER, Browser
 from auth.support import issuing
-from redstart import Server
+from redstart import Server, User
 from redstart.auth import JWT, Auth0, Cognito, Entra, GitHub, Google, Keycloak, OAuthProxy, Okta, OpenID, WorkOS
 from redstart.features.errors import SettingsError
 from support import run
@@ -63,9 +63,19 @@ def test_one_proxy_is_for_one_server() -> None:
         Server("two", auth=auth, keys=KEYS).asgi()
 
 
+@pytest.mark.parametrize("opened", [False, True])
+def test_the_token_of_the_provider_is_had_for_a_user_of_this_server_only(opened: bool) -> None:
+    auth = proxy()
+    if opened:
+        Server("notes", auth=auth, keys=KEYS).asgi()
+    with pytest.raises(ValueError, match=r"takes the ctx\.user"):
+        run(auth.upstream_token(User("ada", claims={"sid": "x"} if not opened else {})))
+
+
 def test_the_public_url_must_be_https() -> None:
     with pytest.raises(SettingsError, match="https://"):
         Server("notes", auth=proxy(), keys=KEYS).asgi(public_url="http://mcp.example.com")
+    Server("notes", auth=proxy(), keys=KEYS).asgi(public_url="http://localhost:8000")  # it does not leave this machine
 
 
 def test_an_openid_provider_alone_needs_an_audience() -> None:
@@ -171,9 +181,17 @@ def test_presets_can_be_behind_it(provider: Any, issuer: str, offline: bool) -> 
     assert "s3cret" not in str(getattr(provider, "authorization_servers", ""))
 
 
-def test_a_sign_in_with_github(monkeypatch: pytest.MonkeyPatch) -> None:
+OCTOCAT = {"login": "octocat", "id": 583231}
+CHECKED = {"app": {"client_id": "web"}, "scopes": [], "user": OCTOCAT}
+
+
+@pytest.mark.parametrize(
+    "end",
+    [({"message": "Not Found"}, 404), ({**CHECKED, "user": {**OCTOCAT, "id": 1}}, 200)],
+    ids=["the user has withdrawn it", "somebody else"],
+)
+def test_a_sign_in_with_github(end: tuple[Any, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """GitHub has no ID tokens, answers errors with 200, and is asked about its token; documents as it has them."""
-    checked = {"app": {"client_id": "web"}, "scopes": [], "user": {"login": "octocat", "id": 583231}}
     with issuing() as site:
         monkeypatch.setattr(GitHub, "site", site.url)
         monkeypatch.setattr(GitHub, "login", site.url)
@@ -186,7 +204,7 @@ def test_a_sign_in_with_github(monkeypatch: pytest.MonkeyPatch) -> None:
             return 200, {}, json.dumps(good if forms[-1]["code"] == ["good"] else bad).encode()
 
         site.documents["/access_token"] = exchange
-        site.serve("/applications/web/token", checked)
+        site.serve("/applications/web/token", CHECKED)
         auth = OAuthProxy(GitHub(**APP), allow=lambda user: user.claims["login"] == "octocat")
         server = Server("notes", auth=auth, keys=KEYS)
 
@@ -210,10 +228,15 @@ def test_a_sign_in_with_github(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert forms[-1]["code_verifier"] != [VERIFIER]
                 user: Any = await auth.verify(tokens["access_token"])
                 assert (user.subject, user.claims["login"]) == ("583231", "octocat")
+                asked = len(site.asked)
                 assert await auth.upstream_token(user) == "gho_x"
+                assert len(site.asked) == asked  # only a refresh asks the provider
+                site.serve("/applications/web/token", {**CHECKED, "user": {**OCTOCAT, "name": "The Cat"}})
                 renewed = await browser.refresh(tokens["refresh_token"])
                 assert renewed.status_code == 200
-                site.serve("/applications/web/token", {"message": "Not Found"}, 404)  # the user has withdrawn it
+                user = await auth.verify(renewed.json()["access_token"])
+                assert user.claims["name"] == "The Cat"
+                site.serve("/applications/web/token", *end)
                 refused = await browser.refresh(renewed.json()["refresh_token"])
                 assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from redstart.cli import main
 from redstart.cli.configs.clients import CLIENTS, Places
-from support import ROOT, free_port, serving
+from support import ROOT, free_port, make_certificate, serving
 
 BIRDS = str(ROOT / "examples" / "birds" / "server.py")
 GUARDED = """
@@ -83,16 +82,8 @@ def test_a_name_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
     assert (status, rows["dns"]["state"]) == (1, "fail")
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate that nobody trusts."""
-    key, cert = folder / "key.pem", folder / "cert.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "1"]
-    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=30)
-    return key, cert
-
-
 def test_a_certificate_that_nobody_trusts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    key, cert = certificate(tmp_path)
+    cert, key = make_certificate(tmp_path, "localhost")
     port = free_port()
     command = [sys.executable, "-m", "redstart", "run", BIRDS, "--http", "--port", str(port)]
     with serving([*command, "--tls-cert", str(cert), "--tls-key", str(key)], port):

@@ -4,7 +4,6 @@ client of each era works through a real nginx and a real Caddy."""
 from __future__ import annotations
 
 import configparser
-import datetime
 import http.client
 import json
 import re
@@ -22,11 +21,8 @@ from typing import Any
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
-from support import DEADLINE, ERAS, MODERN, ROOT, await_port, free_port, initialize, message, modern
+from support import DEADLINE, ERAS, MODERN, ROOT, await_port, free_port, initialize, make_certificate, message, modern
 
 FOLDER = ROOT / "examples" / "deploy"
 PAGE = ROOT / "docs" / "deploying.md"
@@ -55,18 +51,7 @@ def test_the_page_shows_the_files(file: Path) -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for the site, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, SITE)])
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now - datetime.timedelta(days=1))
-    builder = builder.not_valid_after(now + datetime.timedelta(days=1))
-    signed = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(SITE)]), critical=False)
-    files = folder / "fullchain.pem", folder / "privkey.pem"
-    files[0].write_bytes(signed.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-    pem, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    files[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, pem, plain))
-    return files
+    return make_certificate(tmp_path_factory.mktemp("tls"), SITE)
 
 
 class Place:

@@ -21,7 +21,7 @@ import pytest
 
 from auth.provider import Provider, oidc_provider, sign_in
 from auth.proxied import Browser, application, proxied
-from support import free_port
+from support import free_port, make_certificate
 
 CALLBACK = "http://127.0.0.1:7777/callback"
 PORTS = [free_port() for _ in range(2)]
@@ -226,7 +226,7 @@ def test_a_key_of_ours_that_is_withdrawn_ends_what_was_made_with_it(tmp_path: Pa
 @contextmanager
 def https_document(folder: Path, path: str, document: dict[str, Any]) -> Iterator[tuple[str, Path]]:
     """A document at an https URL of this machine, whose `client_id` is that URL; and the certificate to trust."""
-    certificate, key = make_certificate(folder)
+    certificate, key = make_certificate(folder, "127.0.0.1")
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -252,37 +252,6 @@ def https_document(folder: Path, path: str, document: dict[str, Any]) -> Iterato
         finally:
             server.shutdown()
             thread.join()
-
-
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that vouches for itself, and its key."""
-    from datetime import UTC, datetime, timedelta
-    from ipaddress import ip_address
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    paths = folder / "certificate.pem", folder / "key.pem"
-    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    encoding = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    paths[1].write_bytes(key.private_bytes(*encoding))
-    return paths
 
 
 def test_mcp_client_with_a_metadata_document(provider: Provider, tmp_path: Path) -> None:

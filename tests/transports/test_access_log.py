@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import socket
 import sys
 from collections.abc import Iterator
@@ -12,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from support import DEADLINE, MODERN, free_port, initialize, message, modern
-from transports.support import Child
+from redstart import Context, Server
+from support import DEADLINE, MODERN, free_port, initialize, message, modern, run
+from transports.support import Child, Http
 
 SOURCE = """
 import asyncio, sys
@@ -134,6 +136,25 @@ def test_a_client_that_has_gone(child: tuple[Child, int]) -> None:
         client.sendall(f"POST /mcp HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         process.read_until(b"waits\n", "stderr")
     assert line(process)["status"] == 499
+
+
+def test_a_stream_under_another_server(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "redstart.access")
+    server = Server("logged")
+
+    @server.tool
+    async def talk(ctx: Context) -> str:
+        await ctx.progress(1)
+        return "said"
+
+    async def test() -> None:
+        http = Http(server.asgi(access_log=True))
+        response = await http.modern(1, "tools/call", {"name": "talk", "arguments": {}}, meta={"progressToken": 1})
+        assert response.is_sse
+
+    run(test(), server)
+    (found,) = [json.loads(record.message) for record in caplog.records if record.name == "redstart.access"]
+    assert (found["status"], found["outcome"]) == (200, "ok")
 
 
 def test_without_the_option_nothing_is_written(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import http.client
 import json
 import os
@@ -12,17 +11,14 @@ import ssl
 import stat
 import sys
 import time
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives import serialization
 
 from redstart import Server
-from support import DEADLINE, MODERN, free_port, modern, run
+from support import DEADLINE, MODERN, free_port, make_certificate, modern, run
 from transports.support import Child, Http
 
 SOURCE = """
@@ -169,19 +165,8 @@ def test_run_async_takes_a_path_object(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """A certificate for this host, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))])
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now - datetime.timedelta(days=1))
-    builder = builder.not_valid_after(now + datetime.timedelta(days=1)).add_extension(names, critical=False)
-    signed = builder.sign(key, hashes.SHA256())
-    cert, secret = folder / "cert.pem", folder / "key.pem"
-    cert.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    pem, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, pem, plain))
-    return str(cert), str(secret)
+    cert, key = make_certificate(tmp_path_factory.mktemp("tls"), "localhost", "127.0.0.1")
+    return str(cert), str(key)
 
 
 @pytest.mark.parametrize("loop", ["", "asyncio"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import tracemalloc
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from redstart import Context, Server
 from redstart.protocol.handshake import negotiate
 from redstart.transports.address import checked_proxies, client_site
+from redstart.transports.response import Response as PostResponse
 from redstart.transports.sessions import MAX_STREAMS
 from redstart.wire.types import InitializeParams
 from support import HANDSHAKES, initialize, message, run
@@ -695,6 +697,57 @@ def test_a_session_ends_after_the_server_below_has_cancelled_one_of_its_requests
         call.task.cancel()
         await asyncio.wait([call.task])
         assert (await http.send(method="DELETE", headers=session)).status == 200
+        await stage.server.runtime.stop()
+
+    run(test())
+
+
+def test_a_client_that_waits_is_there_although_it_has_left_another_call() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(session_idle=0.5)
+        session = {**await http.open(), "accept": "application/json"}
+        calls = []
+        for number in (1, 2):
+            stage.began.clear()
+            calls.append(http.start(call(number, "wait"), headers=session))
+            await stage.began.wait()
+        calls[0].disconnect()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        cancelled = message(None, "notifications/cancelled", {"requestId": 1})
+        assert (await http.send(cancelled, headers=session)).status == 202
+        await calls[0].done()
+        other = await http.open()
+        assert (await http.send(SUBSCRIBE, headers=other)).status == 200
+        while len(stage.server.runtime.hub.peers) > 1:  # until the other session has been idle for too long
+            await asyncio.sleep(0.01)
+        assert not calls[1].complete
+        stage.go.set()
+        assert (await calls[1].done()).json()["result"]["content"][0]["text"] == "went on"
+        await stage.server.runtime.stop()
+
+    run(test())
+
+
+def test_a_call_that_ends_after_its_client_has_gone_leaves_nothing() -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        session = {**await http.open(), "accept": "application/json"}
+        calls = []
+        for number in range(3):
+            stage.began.clear()
+            calls.append(http.start(call(number, "wait"), headers=session))
+            await stage.began.wait()
+            calls[-1].disconnect()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        stage.go.set()
+        for one in calls:
+            await one.task
+        gc.collect()
+        assert not [one for one in gc.get_objects() if type(one) is PostResponse]
         await stage.server.runtime.stop()
 
     run(test())
