@@ -645,7 +645,9 @@ def test_a_body_is_not_read_as_a_head() -> None:
     run(test())
 
 
-@pytest.mark.parametrize("line", [b"CONNECTION: UPGRADE\r\nUPGRADE: H2C\r\n", b"Connection: Upgrade\r\nUpg|rade: h2c\r\n"])
+@pytest.mark.parametrize(
+    "line", [b"CONNECTION: UPGRADE\r\nUPGRADE: H2C\r\n", b"Connection: Upgrade\r\nUpg|rade: h2c\r\n"]
+)
 def test_a_request_whose_upgrade_is_not_seen_in_time_does_not_run_without_its_body(line: bytes) -> None:
     async def test() -> None:
         async with served() as stage:
