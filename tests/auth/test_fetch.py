@@ -47,6 +47,8 @@ def test_a_document(site: Issuer) -> None:
         (200, {}, b'{"a":' + b"[" * 2000 + b"]" * 2000 + b"}", "is not a JSON object"),
         (200, {}, b" " * (MAX_BYTES + 1), "is larger than"),
         (200, {"content-encoding": "gzip"}, b"{}", "is compressed"),
+        (302, {}, b"secret", "answered 302"),
+        (304, {}, b"", "answered 304"),
         (302, {"location": "https://evil.example.com/"}, b"", "redirects to another origin"),
         (302, {"location": "//169.254.169.254/"}, b"", "redirects to another origin"),
         (302, {"location": "https://a]b/"}, b"", "cannot be reached"),

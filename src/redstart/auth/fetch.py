@@ -90,7 +90,7 @@ class Fetcher:
                 httpx2.AsyncClient(transport=transport, timeout=SECONDS) as client,
                 client.stream(method, url, headers=sent, **{body_kind: form}) as response,
             ):
-                if response.is_redirect:
+                if response.has_redirect_location:
                     return urljoin(url, str(response.headers["location"]))
                 if response.status_code != 200:
                     raise FetchError(f"{shown(url)} answered {response.status_code}", response.status_code)

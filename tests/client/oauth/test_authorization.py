@@ -150,6 +150,21 @@ def test_a_token_that_ends_is_renewed_before_it_is_refused() -> None:
     assert site.forms[2]["refresh_token"] == "refresh-2"
 
 
+@pytest.mark.parametrize(
+    "seconds", [10**400, -(10**400), "3600", None, True], ids=["long", "past", "text", "none", "yes"]
+)
+def test_whatever_a_server_says_of_the_end_of_a_token(seconds: Any) -> None:
+    """A number of JSON may have hundreds of digits, which no clock can add."""
+    site = Site(token={"expires_in": seconds})
+
+    async def main() -> None:
+        async with signed_in(site):
+            site.token = {}
+
+    run(main())
+    assert len(site.signed_in) == 1
+
+
 def test_a_refresh_token_that_is_refused_leads_to_a_new_sign_in() -> None:
     site = Site(refuses={"refresh_token": "invalid_grant"})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from base64 import b64encode
@@ -21,6 +20,8 @@ from redstart.wire.jsonrpc import JsonObject
 
 LEEWAY: Final = 30.0
 """Seconds before its end at which a token is renewed."""
+LONGEST: Final = 1e9
+"""The seconds for which a token may be good; a number of JSON may have hundreds of digits."""
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,65536}")
 _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -117,12 +118,11 @@ class TokenEndpoint:
         if not isinstance(kind, str) or kind.lower() != ("bearer" if self.dpop is None else "dpop"):
             raise SignInError(f"the token endpoint {shown(self.url)} gave a token of the type {kind!r:.50}")
         granted, refresh = body.get("scope"), body.get("refresh_token")
-        ends = isinstance(seconds, int | float) and math.isfinite(seconds)
         return TokenSet(
             access_token=token,
             token_type="Bearer" if self.dpop is None else "DPoP",
             refresh_token=refresh if isinstance(refresh, str) else form.get("refresh_token"),
-            expires_at=time.time() + seconds if ends and seconds is not None else None,
+            expires_at=time.time() + min(max(seconds, 0), LONGEST) if isinstance(seconds, int | float) else None,
             scope=granted if isinstance(granted, str) else scope,
             issuer=self.issuer,
             token_endpoint=self.url,
