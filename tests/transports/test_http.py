@@ -339,6 +339,31 @@ def test_accept_by_quality(accept: str | None, kind: str) -> None:
     run(test())
 
 
+@pytest.mark.parametrize(
+    ("lines", "kind"),
+    [
+        (["text/event-stream", "application/json"], "text/event-stream"),
+        (["application/json", "text/event-stream"], "text/event-stream"),
+        (["text/event-stream", "text/html"], "text/event-stream"),
+        (["application/json", "text/html"], "application/json"),
+        (["*/*", "text/event-stream;q=0"], "application/json"),
+        (["text/html", "text/plain"], None),
+    ],
+)
+def test_the_lines_of_an_accept_header_are_one_list(lines: list[str], kind: str | None) -> None:
+    async def test() -> None:
+        told = {**DEFAULT_HEADERS, "mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "steps"}
+        pairs = [(name.lower().encode(), value.encode()) for name, value in told.items() if name != "accept"]
+        pairs += [(b"accept", line.encode()) for line in lines]
+        body = modern(1, "tools/call", {"name": "steps", "arguments": {"n": 2}}, progressToken=1)
+        response = await Stage().http().send(body, pairs=pairs)
+        assert response.status == (200 if kind else 406)
+        assert response.headers["content-type"] == (kind or "application/json")
+        assert len(response.messages()) == (3 if kind == "text/event-stream" else 1)
+
+    run(test())
+
+
 # ---------------------------------------------------------------- bodies
 
 

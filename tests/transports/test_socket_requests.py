@@ -494,6 +494,20 @@ def test_a_stream_is_one_response(version: bytes) -> None:
     run(test())
 
 
+def test_the_lines_of_an_accept_header_are_one_list_in_each_request_with_that_head() -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            apart = b"Accept: text/event-stream\r\nX-A: b\r\nAccept: application/json\r\n"
+            for _ in range(3):
+                peer.writer.write(named(1, "count").replace(b"Accept: text/event-stream, application/json\r\n", apart))
+                status, headers, body = await peer.response()
+                assert (status, headers["content-type"]) == (200, "text/event-stream")
+                assert body.count(b"event: message") == 3
+
+    run(test())
+
+
 def test_a_route_sees_path_and_query_and_head_has_no_body() -> None:
     async def test() -> None:
         async with served() as stage:

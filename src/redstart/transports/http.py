@@ -34,6 +34,7 @@ from redstart.transports.request import (
     AsgiRequest,
     Gone,
     HeaderList,
+    HeaderMap,
     HttpRequest,
     Limits,
     Receive,
@@ -198,8 +199,8 @@ class Endpoint:
             await self._prepare()
         scope, headers = request.scope, request.headers
         pairs, method, path = scope["headers"], scope["method"], scope["path"]
-        if len(headers) != len(pairs) and (twice := h.duplicated(pairs)) is not None:
-            raise Rejection(400, f"The header {twice.decode('latin-1')} stands twice", code=HEADER_MISMATCH)
+        if len(headers) != len(pairs):
+            _unite(headers, pairs)
         ours = path in self._paths
         if not ours and self.health.knows(request.path):
             self.guard.check_origin(headers)  # not the host: a probe asks for an address
@@ -539,6 +540,14 @@ class Endpoint:
                 await self.runtime.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+def _unite(headers: HeaderMap, pairs: HeaderList) -> None:
+    """Refuse a header that may stand only once; of Accept, all lines together are the list."""
+    if (twice := h.duplicated(pairs)) is not None:
+        raise Rejection(400, f"The header {twice.decode('latin-1')} stands twice", code=HEADER_MISMATCH)
+    if b"accept" in headers:
+        headers[b"accept"] = b", ".join(value for name, value in pairs if name == b"accept")
 
 
 def _session_id(request: HttpRequest, body: bytes = b"") -> str | None:
