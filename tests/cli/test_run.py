@@ -360,6 +360,12 @@ def test_arguments_of_the_script(tmp_path: Path) -> None:
         assert f"given {[file, *want]}" in done.stderr
 
 
+def test_an_address_for_no_admin_port_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "own.py", "from redstart import Server\nserver = Server('s')\n")
+    assert main(["run", file, "--http", "--host", "0.0.0.0", "--admin-host", "0.0.0.0"]) == 2
+    assert "write --admin-port beside it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "option", [["--port", "9000"], ["--host", "0.0.0.0"], ["--path", "/x"], ["--allow-host", "a"], ["--drain", "1"]]
 )

@@ -190,6 +190,18 @@ def test_what_else_is_asked_there(request_: bytes, status: int) -> None:
     served(script, counted())
 
 
+def test_a_refusal_there_names_the_option_of_that_port() -> None:
+    """The options that let clients come under another name do nothing here."""
+
+    async def script(port: int, admin: int) -> None:
+        status, text = await get(admin, b"GET /metrics HTTP/1.1\r\nhost: node.internal:9090\r\n\r\n")
+        assert status == 421
+        assert "--admin-host (admin_host=)" in text
+        assert "public" not in text
+
+    served(script, counted())
+
+
 def test_the_clients_port_has_no_metrics() -> None:
     async def script(port: int, admin: int) -> None:
         request = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"

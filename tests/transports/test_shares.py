@@ -248,6 +248,17 @@ def test_a_tool_may_have_a_rate_of_its_own() -> None:
     run(test())
 
 
+def test_a_rate_for_a_tool_that_is_not_there_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        stage = Stage(tool_rate_limits={"quikc": "2/minute", "wait": "2/minute"})
+        assert await stage.status(ADA) == 200
+        await stage.end()
+
+    run(test())
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.endswith('limits nothing by "quikc": no tool has this name now. Did you mean "quick"?')
+
+
 def test_tokens_come_back() -> None:
     async def test() -> None:
         stage = Stage(rate_limit="2/s")

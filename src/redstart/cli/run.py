@@ -91,6 +91,8 @@ def act(arguments: argparse.Namespace) -> int:
     given.pop("inspect", None)
     further = dict(given.pop("set", ()))
     named = {OF_HTTP[name]: value for name, value in given.items()} | further
+    if "admin_host" in named and "admin_port" not in named:
+        raise CommandError("--admin-host is the address of the admin port; write --admin-port beside it")
     try:
         _, checked = transport_options("run", "http", named)
     except OptionError as error:

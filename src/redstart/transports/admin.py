@@ -28,6 +28,10 @@ SECONDS: Final = 5.0
 ASKED: Final = 2.0
 """How long another process has for its figures."""
 MAX_HEAD, MAX_OPEN, MAX_TEXT = 8192, 16, 64 * 1024 * 1024
+_REFUSED: Final = (
+    b"The figures are for this machine: ask for them as localhost or 127.0.0.1, and from no page of a browser. To have "
+    b"your monitoring reach them, name an address with --admin-host (admin_host=)."
+)
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -63,7 +67,7 @@ class AdminPort:
         try:
             self._guard.check(headers)
         except Rejection as rejection:
-            status, body = f"{rejection.status} Refused", rejection.text.encode()
+            status, body = f"{rejection.status} Refused", _REFUSED
         else:
             if rest.partition(b" ")[0].partition(b"?")[0] != b"/metrics":
                 status, body = "404 Not Found", b"The figures are at /metrics"

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
 
+from redstart.features.errors import log
+from redstart.features.rules import did_you_mean
 from redstart.protocol.call import Call
 from redstart.store.shared import SharedState, scoped
 from redstart.transports.request import HttpRequest, Rejection
@@ -114,6 +116,13 @@ class Rates:
         self._every = every
         self._tools = tools
         self._store = store
+
+    def check_names(self, known: Collection[str]) -> None:
+        """Warn of a rate for a tool that is not there: it may come later, but mostly its name is misspelled."""
+        for name in self._tools.keys() - set(known):
+            log.warning(
+                'tool_rate_limits= limits nothing by "%s": no tool has this name now%s', name, did_you_mean(name, known)
+            )
 
     async def refusal(self, owner: str, calls: Iterable[Call]) -> Rejection | None:
         """Count these calls; why one of them comes too soon."""
