@@ -118,7 +118,7 @@ class JWT(TokenVerifier):
     def _user(self, claims: JsonObject) -> User | None:
         """The user of claims that the issuer has signed, if they are for this server and for now."""
         if "exp" not in claims or not is_current(claims, self._leeway):
-            return self._refused(claims, ("exp", "nbf"), f"the clock of this machine says {time.time():.0f}")
+            return None  # without a word: that tokens expire is nothing to look into
         if claims.get("iss") != self._issuer:
             return self._refused(claims, ("iss",), f"issuer= is {self._issuer!r}")
         if not names_any(claims.get(self._audience_claim), self._audiences):

@@ -477,8 +477,8 @@ class Endpoint:
         if not self._ready:
             self._ready = True
             self.runtime.at_stop.append(self._close)
-            if self.rates is not None:
-                self.rates.check_names(self.runtime.description.tools.items)
+            if self._rates is not None:
+                self._rates.check_names(self.runtime.description.tools.items)
             if signals:
                 self._signals.install()
 
