@@ -76,7 +76,7 @@ BUDGET: dict[str, int] = {
     "features": 3396,  # what processes tell each other; scopes; progress and log messages; why a server does not start
     "execution": 1205,  # visible=, which needs the contexts; the Runner of calls; how threads wait, and processes end
     "asking": 2009,  # what a task records of its dialogue; answers say how they are read
-    "tasks": 1006,  # two task protocols over one record; leases, retries, checkpoints; scopes of their tools
+    "tasks": 996,  # two task protocols over one record; leases, retries, checkpoints
     "adopt": 755,  # objects, directories and providers; their files are watched, until the interpreter ends
     "observe": 290,  # metrics and traces of calls, and what shows calls to them
     "access": 161,  # `auth=`: its contract, its time limit, what is wrong with tokens; the local user of stdio

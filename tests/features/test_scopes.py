@@ -197,14 +197,8 @@ def test_a_task_is_for_tokens_that_may_call_its_tool(revision: str) -> None:
             assert (refused.status, refused.json()["error"]["data"]) == (403, {"requiredScopes": ["notes:write"]})
             assert fields(refused.headers["www-authenticate"])["scope"] == "mcp notes:write"
         if revision == MODERN:
-            for token, seen in (("writer", [named["taskId"]]), ("less", [])):
-                filter, headers = {"taskIds": [named["taskId"]]}, {"authorization": f"Bearer {token}"}
-                watching = {"notifications": filter}
-                stream = http.start_modern(1, "subscriptions/listen", watching, headers=headers, meta=meta)
-                await stream.until(lambda stream: stream.messages())
-                assert stream.messages()[0]["params"]["notifications"] == {"taskIds": seen}
-                stream.disconnect()
-                await stream.done()
+            watching = {"notifications": {"taskIds": [named["taskId"]]}}
+            assert (await ask("less", "subscriptions/listen", watching)).status == 403
         else:
             for token, count in (("writer", 1), ("less", 0)):
                 assert len((await ask(token, "tasks/list", {})).json()["result"]["tasks"]) == count

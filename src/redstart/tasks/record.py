@@ -179,8 +179,7 @@ def _kept(task: Task, limits: TaskLimits) -> Placement:
 def finish(task: Task, limits: TaskLimits, status: Status, outcome: Raw | UnsetType, message: str = "") -> Placement:
     record = task.record
     record.status, record.outcome, record.faulty = status, outcome, False
-    if message:
-        record.message = message
+    record.message = message or record.message
     record.open, record.answers, record.state, record.checkpoint = {}, {}, UNSET, UNSET
     return _kept(task, limits)
 

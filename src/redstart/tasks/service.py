@@ -178,13 +178,13 @@ class Tasks:
         stored = await self.store.task_read(call.params.task_id, self.owner(call))
         if stored is None:
             raise _unknown(call)
-        if (refusal := self._refusal(task := Task(stored), call)) is not None:
+        return self._checked(Task(stored), call)
+
+    def _checked(self, task: Task, call: Call) -> Task:
+        """The task, if the caller may call its tool: one user may have several tokens."""
+        if (refusal := missing(self.find_tool(task.record.tool), call)) is not None:
             raise refusal
         return task
-
-    def _refusal(self, task: Task, call: Call) -> ProtocolError | None:
-        """What the caller is told who may not call the tool of a task: one user may have several tokens."""
-        return missing(self.find_tool(task.record.tool), call)
 
     async def change(self, task: Task, edit: Edit, fence: int | None = None) -> bool:
         """Write a change; if somebody else has written meanwhile, decide again. With `fence` only its holder writes.
@@ -344,7 +344,7 @@ class Tasks:
             raise ProtocolError(METHOD_NOT_FOUND, "tasks/list needs an authenticated client over HTTP")
         found = await self.store.task_list(self.owner(call), _after(call.params.cursor), PAGE + 1)
         cursor = found[PAGE - 1].id if len(found) > PAGE else None
-        seen = [task for task in map(Task, found[:PAGE]) if self._refusal(task, call) is None]
+        seen = [one for one in map(Task, found[:PAGE]) if missing(self.find_tool(one.record.tool), call) is None]
         return ListTasksResult(tasks=[self._state(task) for task in seen], next_cursor=cursor)
 
     async def cancel(self, call: Call) -> Result:
@@ -363,8 +363,7 @@ class Tasks:
     def _call_hook(self, task: Task) -> None:
         """Tell the engine that does the work, as the tool's `on_cancel=` says."""
         tool = self.find_tool(task.record.tool)
-        hook = None if tool is None else tool.declared.on_cancel
-        if hook is None:
+        if tool is None or (hook := tool.declared.on_cancel) is None:
             return
 
         async def run() -> None:
@@ -399,8 +398,7 @@ class Tasks:
         try:
             async with aclosing(self.follow(call.params.task_id, self.owner(call), eager=True)) as states:
                 async for task in states:
-                    if (refusal := self._refusal(task, call)) is not None:
-                        raise refusal
+                    self._checked(task, call)
                     if task.record.status != "input_required" and asking is not None:
                         asking.cancel()
                     elif task.record.open and (asking is None or asking.done()):
@@ -488,10 +486,7 @@ class Tasks:
             asked = {key: {"method": one.method, "params": one.params} for key, one in record.open.items()}
             detailed.input_requests = asked
         if record.outcome is not UNSET:
-            if record.faulty:
-                detailed.error = record.outcome
-            else:
-                detailed.result = record.outcome
+            setattr(detailed, "error" if record.faulty else "result", record.outcome)
         return detailed
 
     # ------------------------------------------------------------ notifications
@@ -523,7 +518,7 @@ class Tasks:
                 raise ProtocolError(INVALID_PARAMS, f"One stream may watch {MAX_WATCHED} tasks")
             self._check_room(len(wanted.task_ids))
             ids, owner, read = dict.fromkeys(wanted.task_ids), self.owner(call), self.store.task_read
-            found = [id for id in ids if (one := await read(id, owner)) and self._refusal(Task(one), call) is None]
+            found = [self._checked(Task(one), call).id for id in ids if (one := await read(id, owner)) is not None]
             wanted.task_ids = found
             streams = [self._run_beside(self._stream(call, id)) for id in wanted.task_ids]
         try:

@@ -131,8 +131,7 @@ class Worker:
         tools = self._tools()
         if tools is not self._served:
             self._served = tools
-            names = [name for name, tool in tools.items() if tool.declared.task != "forbidden"]
-            self._names = [self.tasks.queue(name) for name in names]
+            self._names = [self.tasks.queue(name) for name, one in tools.items() if one.declared.task != "forbidden"]
         return self._names
 
     # ------------------------------------------------------------ legs
@@ -391,12 +390,10 @@ class Leg:
         params, meta = read_params(request.params, row)
         params.request_state = ""  # the dialogue goes on with what the task has recorded
         dialect: Dialect = DIALECTS.get(request.version, modern)
-        session = None
-        if not dialect.modern:
-            session = Session(request.version, request.capabilities, request.client_info, initialized=True)
+        about = request.version, request.capabilities, request.client_info
+        session = None if dialect.modern else Session(*about, initialized=True)
         link = Link(modern, session)
-        peer = request.capabilities, request.client_info, UNSET
-        call = Call(link, self.id, b'""', row, params, request.params, meta, dialect, *peer)
+        call = Call(link, self.id, b'""', row, params, request.params, meta, dialect, *about[1:], UNSET)
         call.session, call.channel, call.task = session, _Silent(), self
         call.user = restored_user(request.principal)
         call.run = asyncio.current_task()
