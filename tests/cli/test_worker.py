@@ -188,6 +188,20 @@ def test_several_processes_refuse_a_public_address_without_a_name(tmp_path: Path
     assert "0.0.0.0 can be reached from other machines" in done.stderr
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_auth_that_cannot_work_ends_the_command(tmp_path: Path, workers: str) -> None:
+    """Also where several processes would have been started again and again, each to say the same."""
+    proxy = 'auth=OAuthProxy(GitHub(client_id="a", client_secret="b"))'
+    text = f"from redstart import Server\nfrom redstart.auth import GitHub, OAuthProxy\nserver = Server('s', {proxy})\n"
+    store = f"sqlite:///{tmp_path}/x.db"
+    done = run_command(
+        "run", write(tmp_path, text=text), "--http", "--port", "0", "--workers", workers, "--store", store
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("redstart: OAuthProxy needs keys, because its store outlives this process; ")
+    assert done.stderr.count("\n") == 1
+
+
 # ---------------------------------------------------------------- workers
 
 

@@ -791,6 +791,7 @@ def test_large_requests_that_run_have_a_size_in_all_and_for_one_caller() -> None
         refused = [response for response in started if response.status == 503]
         assert 80 < len(refused) < 100
         assert {response.headers["retry-after"] for response in refused} == {"10"}
+        assert "may have 67108864 bytes, 16777216 of a caller" in refused[0].json()["error"]["message"]
         first = [response.status for response in started[:25]]  # one address has its share
         assert 10 < first.count(0) < 18
         assert [response.status for response in started[25:40]].count(503) == 0

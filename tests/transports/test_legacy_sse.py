@@ -159,6 +159,8 @@ def test_one_caller_leaves_streams_for_others() -> None:
         for stream in streams:
             await stream.started.wait()
         assert [stream.status for stream in streams].count(200) == MAX_PEERS // SHARE
+        refused = next(stream for stream in streams if stream.status == 503)
+        assert f"at most {MAX_PEERS} streams" in refused.json()["error"]["message"]
         other = http.start(method="GET", path="/sse", client="10.0.0.2")
         await other.started.wait()
         assert other.status == 200

@@ -16,6 +16,7 @@ from typing import Any, Final
 from redstart.cli.options import LEVELS, port_number, seconds, setting, whole
 from redstart.cli.output import CommandError
 from redstart.cli.target import chosen, ready
+from redstart.features.errors import SettingsError
 from redstart.features.rules import OptionError
 from redstart.server.server import Server
 from redstart.store.open import is_shared
@@ -157,6 +158,10 @@ def _supervise(server: Server, workers: int, arguments: argparse.Namespace, opti
     from redstart.transports.serve import check_name
 
     tls_context(options["tls_cert"], options["tls_key"])  # an error now, and not in each process again and again
+    try:
+        server.asgi(public_url=options["public_url"])  # the same for `auth=`
+    except SettingsError as error:
+        raise SystemExit(f"redstart: {error}") from None
     command, uds = [sys.executable, "-m", "redstart", *arguments.given], options["uds"]
     if arguments.inspect:
         from redstart.cli.inspected import share_token

@@ -36,7 +36,9 @@ MAX_CALL_BYTES: Final = 32 * 1024 * 1024
 """The calls that run for all streams, and the bytes of their params: a POST is over before its call is answered."""
 SHARE: Final = 8
 """One caller may have this part of each: a user, or an address where nobody is authenticated."""
-_TOO_MANY: Final = "Too many calls that were sent to this endpoint are running; wait for answers"
+_FIXED: Final = "in all, an eighth of that of one caller, which no option changes"
+_TOO_MANY_STREAMS: Final = f"This endpoint has at most {MAX_PEERS} streams {_FIXED}; try again later"
+_TOO_MANY: Final = f"At most {MAX_CALLS} calls with {MAX_CALL_BYTES} bytes run here {_FIXED}; wait for answers"
 
 
 class _Peer(Struct, eq=False):
@@ -89,7 +91,7 @@ class LegacySse:
         owner = self._owner(request)
         streams = [(peer.owner, 1) for peer in self._peers.values()]
         if not has_room([*streams, (owner, 1)], owner, MAX_PEERS, MAX_PEERS // SHARE):
-            raise Rejection(503, "Too many open streams; try again later", SOON)
+            raise Rejection(503, _TOO_MANY_STREAMS, SOON)
         id = secrets.token_urlsafe(24)
         writer = Writer(request, [])
         where = f"{request.root}{POST}?session_id={id}"
