@@ -358,7 +358,7 @@ def test_a_second_ctrl_c_ends_at_once() -> None:
             await other.ended()
             kill(signal.SIGINT)
             await s.task
-            await client.ended()
+            assert (await client.ended()).startswith(b"HTTP/1.1 503 ")
             assert s.ends == ["call"]
             await s.server.runtime.stop()  # a lifespan that does not end has not been waited for
 

@@ -66,11 +66,8 @@ def any_call(call: Call) -> bool:
 
 def give_up(runtime: Runtime, call: Call, why: ProtocolError = STOPPING) -> bytes | None:
     """End the work of a call because the server stops, or its session has ended; the answer that says so."""
-    if call.dialogue is not None:
-        call.dialogue.close()  # what was asked is taken back before the answer: nothing may come after that
-    call.status = call.dialect.status(why.code)
     data = call.link.fail(call, why)
-    runtime.cancel(call)
+    runtime.cancel(call)  # this takes back what was asked, and nothing may come after the answer
     return data
 
 
