@@ -85,7 +85,7 @@ BUDGET: dict[str, int] = {
     "auth": 1500,  # with OAuthProxy, an authorization server; at most 1,500
     "client": 3985,  # who gets no answer, and why; bounds of what servers send; configurations; recording; OAuth; tasks
     "testing": 1260,  # the pytest plug-in and its words, changes that break clients, replay; the behavioural suite
-    "cli": 6094,  # fifteen clients and editors of their files; lint rules; commands that use a server; what options need
+    "cli": 6094,  # fifteen clients and editors of their files; lint rules; commands that use a server; options
     "inspector": 1915,  # what is seen of a server; the page; the Host, which swaps servers, and reloading; the relay
 }
 LONG_FUNCTIONS: set[str] = set()
