@@ -645,6 +645,25 @@ def test_a_body_is_not_read_as_a_head() -> None:
     run(test())
 
 
+@pytest.mark.parametrize(
+    "line", [b"CONNECTION: UPGRADE\r\nUPGRADE: H2C\r\n", b"Connection: Upgrade\r\nUpg|rade: h2c\r\n"]
+)
+def test_a_request_whose_upgrade_is_not_seen_in_time_does_not_run_without_its_body(line: bytes) -> None:
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            whole = b"POST /echo HTTP/1.1\r\n" + HEAD + line + b"Content-Length: 4\r\n\r\nbody"
+            for piece in whole.split(b"|"):
+                peer.writer.write(piece)
+                for _ in range(20):  # so that it comes as a packet of its own
+                    await asyncio.sleep(0)
+            assert (await peer.response())[0] == 400
+            assert await peer.reader.read() == b""
+            assert stage.seen == []
+
+    run(test())
+
+
 def test_a_body_is_not_read_as_a_request_that_is_known() -> None:
     head = b"POST /echo HTTP/1.1\r\n" + HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(WHOLE)
 

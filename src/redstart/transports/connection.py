@@ -178,6 +178,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > MAX_HEAD:
             self.refuse(431, b"the head is larger than %d bytes" % MAX_HEAD)
+        if self.parser.should_upgrade():  # in pieces or in capitals `_parse` has not seen it, and there will be no body
+            self.refuse(400, b"this server speaks HTTP/1.1 only: send the request without Upgrade or CONNECT")
         for name, value in self.headers:
             if name == b"expect" and value.lower() == b"100-continue":
                 if not self._running() and not self.transport.is_closing():  # not in the middle of another response

@@ -116,8 +116,7 @@ class LegacySse:
                     data = peer.link.fail(event, ProtocolError(INTERNAL_ERROR, refusal))
                     if data is not None:
                         peer.send(data)
-                    continue
-                if not event.open:  # it was cancelled, or its client has gone, while the store was asked
+                if not event.open:  # so it was refused; or cancelled, or left by its client, while the store was asked
                     continue
             self._runtime.take(event, peer, request.user)
 
