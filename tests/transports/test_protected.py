@@ -107,7 +107,9 @@ def test_the_metadata_is_public(path: str) -> None:
             "resource_name": "guarded",
             "scopes_supported": ["mcp"],
         }
-        assert (await http.send(method="HEAD", path=path)).status == 200
+        without = await http.send(method="HEAD", path=path)
+        assert without.status == 200
+        assert without.headers["vary"] == "Origin"  # or a cache would give this one, which no page may read, to pages
         refused = await http.send(method="POST", path=path)
         assert refused.status == 405
         assert refused.headers["allow"] == "GET, HEAD"

@@ -24,6 +24,7 @@ OAUTH: Final = "/oauth/"
 """Where tokens are given out: below the endpoint, so that what passes its path on to us passes these on too."""
 _HOST: Final = re.compile(r"[\w.:\[\]-]{1,300}", re.ASCII)
 _KEPT: Final = (b"cache-control", b"public, max-age=300")
+_VARY: Final = (b"vary", b"Origin")
 _MALFORMED: Final = "The header Authorization must be: Bearer, a space, and a token of visible ASCII characters"
 _IN_QUERY: Final = (
     "A token in the URL is refused, because URLs are written to logs. Send it as the header Authorization: Bearer …"
@@ -90,7 +91,7 @@ class ProtectedResource:
         }
         if self._authenticator.verifier.scopes:
             said["scopes_supported"] = self._authenticator.verifier.scopes
-        await request.reply(200, encode(said), [JSON, _KEPT])
+        await request.reply(200, encode(said), [JSON, _KEPT] if request.granted else [JSON, _KEPT, _VARY])
         return True
 
     def _servers(self, request: HttpRequest) -> Sequence[str]:
