@@ -238,8 +238,6 @@ class Response(Struct, eq=False):
             if data is not None:
                 writer.push(sse_event(data), last=True)
             writer.close()
-        if self.gone:
-            writer.abort()
         await writer.finished()
 
     def _cancelled(self) -> bytes:
