@@ -159,7 +159,7 @@ def _supervise(server: Server, workers: int, arguments: argparse.Namespace, opti
 
     tls_context(options["tls_cert"], options["tls_key"])  # an error now, and not in each process again and again
     try:
-        server.asgi(public_url=options["public_url"])  # the same for `auth=`
+        server.asgi(path=options["path"], public_url=options["public_url"])  # the same for `auth=` and routes
     except SettingsError as error:
         raise SystemExit(f"redstart: {error}") from None
     command, uds = [sys.executable, "-m", "redstart", *arguments.given], options["uds"]
