@@ -192,6 +192,27 @@ def test_a_name_that_was_looked_up_makes_room_for_others(site: Issuer, monkeypat
     run(main())
 
 
+def test_a_machine_without_threads_has_none_for_a_name_and_loses_no_place(
+    site: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redstart.auth.fetch.LOOK_UPS", 2)
+
+    def no_thread(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        peers = Fetcher([site.url])
+        with monkeypatch.context() as without:
+            without.setattr(threading.Thread, "start", no_thread)
+            for url in [*["https://127.0.0.1/"] * 3, f"{site.url}/doc"]:
+                with pytest.raises(FetchError, match="cannot be reached: OSError: can't start new thread"):
+                    await peers.get(url)
+        with pytest.raises(FetchError, match="no public address"):
+            await peers.get("https://127.0.0.1/")
+
+    run(main())
+
+
 def test_names_that_are_slow_keep_nobody_else_waiting(site: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever owns a name decides how long its look-up takes, and no look-up can be ended."""
     monkeypatch.setattr("redstart.auth.fetch.LOOK_UPS", 50)

@@ -88,10 +88,9 @@ class Policy(Struct, frozen=True):
         found: object = True
         known = (*self.scopes, *self.optional)  # those of today
         if (allow := self.allow) is not None:
-            decision = allow(user) if is_async(allow) else self.pool.run(lambda: allow(user), {})
             try:
                 async with asyncio.timeout(ALLOW_SECONDS):
-                    found = await decision
+                    found = await (allow(user) if is_async(allow) else self.pool.run(lambda: allow(user), {}))
             except Exception as error:  # it is the operator's, and may ask another service
                 raise AuthError(503, f"allow= has failed: {type(error).__name__}: {error}") from error
         if found is True:
