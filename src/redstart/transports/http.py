@@ -322,7 +322,7 @@ class Endpoint:
         running = [(self._owner(other), other.large) for other in large if other.watcher not in self._left]
         most, most_own = (max(MAX_RUNNING_BYTES // part, self.limits.max_body) for part in (1, RUNNING_SHARE))
         if not has_room([*running, (owner, size)], owner, most, most_own):
-            text = f"Large requests that run may have {most} bytes, {most_own} of a caller (grows with max_body_bytes=)"
+            text = f"All large requests may have {most} bytes, {most_own} of a caller (grows with max_body_bytes=)"
             raise Rejection(503, f"{text}; try again later", (b"retry-after", b"10"))
         request.large = size
 
