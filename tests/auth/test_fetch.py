@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -189,7 +190,12 @@ def test_a_name_that_was_looked_up_makes_room_for_others(site: Issuer, monkeypat
             with pytest.raises(FetchError, match="no public address"):
                 await peers.get("https://127.0.0.1/")
 
+    before = threading.active_count()
     run(main())
+    deadline = time.monotonic() + 20
+    while threading.active_count() > before:  # each look-up has had its own thread
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_machine_without_threads_has_none_for_a_name_and_loses_no_place(

@@ -346,6 +346,22 @@ def test_an_allow_that_says_what_cannot_be_read_keeps_a_person_out(provider: Pro
     play(provider, script, allow=lambda user: object())
 
 
+def test_an_allow_in_threads_leaves_none_when_the_server_has_stopped(provider: Provider) -> None:
+    threads = []
+
+    def allow(user: User) -> bool:
+        threads.append(threading.current_thread())
+        return True
+
+    async def script(browser: Browser) -> None:
+        assert "code" in await browser.authorize()
+
+    play(provider, script, allow=allow)
+    for thread in threads:
+        thread.join(20)
+    assert [thread.is_alive() for thread in threads] == [False]
+
+
 def test_an_allow_that_hangs_holds_nothing_but_its_own_thread(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -890,6 +906,26 @@ def test_a_token_that_may_be_sent_again_is_not_good_for_ever(provider: Provider)
 
         store.act = fail
         assert (await browser.refresh(token)).status_code == 503
+        assert error_of(await browser.refresh(token)) == (400, "invalid_grant")
+        assert error_of(await browser.refresh(later[0])) == (400, "invalid_grant")
+
+    play(provider, script, store=store)
+
+
+def test_a_token_that_is_late_for_its_turn_does_not_set_the_sign_in_back(provider: Provider) -> None:
+    """It was sent before others, and looked at its sign-in before them."""
+    store, later = Watched(), []
+
+    async def script(browser: Browser) -> None:
+        token = (await browser.tokens())["refresh_token"]
+
+        async def go_on(what: str, key: str) -> None:
+            if (what, "turn" in key) == ("set", True):
+                store.act = None
+                second = (await browser.refresh(token)).json()["refresh_token"]
+                later.append((await browser.refresh(second)).json()["refresh_token"])
+
+        store.act = go_on
         assert error_of(await browser.refresh(token)) == (400, "invalid_grant")
         assert error_of(await browser.refresh(later[0])) == (400, "invalid_grant")
 
