@@ -746,7 +746,10 @@ def test_one_person_does_not_sign_in_without_end(provider: Provider, monkeypatch
     play(provider, script)
 
 
-def test_a_client_with_which_somebody_has_signed_in_outlives_the_key_of_its_id(provider: Provider) -> None:
+def test_a_client_with_which_somebody_has_signed_in_outlives_the_key_of_its_id(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("redstart.asking.seal._warn_after", 0.0)
     now = [0.0]
     store, old, new = MemoryStore(clock=lambda: now[0]), "the first key of all", "the second key of all"
     servers = [serving(provider, store=store, keys=keys) for keys in ([old], [new, old], [new])]
@@ -760,7 +763,9 @@ def test_a_client_with_which_somebody_has_signed_in_outlives_the_key_of_its_id(p
             await browser.tokens()
             browser.app = servers[2].asgi()
             assert (await browser.page()).status_code == 200
+            assert "REDSTART_KEYS" not in caplog.text  # nothing is wrong
             assert (await browser.page(client_id=unused)).status_code == 400
+            assert "REDSTART_KEYS" in caplog.text
             now[0] += clients.USED + 1
             assert (await browser.page()).status_code == 400
 
