@@ -937,6 +937,33 @@ def test_a_token_that_is_late_for_its_turn_does_not_set_the_sign_in_back(provide
     play(provider, script, store=store)
 
 
+def test_an_allow_that_takes_long_does_not_set_the_sign_in_back(provider: Provider) -> None:
+    """Its turn does not last as long as it may take, because whoever has the turn may have crashed."""
+    later = 0.0
+    meanwhile: list[Callable[[], Awaitable[None]]] = []
+    others: list[str] = []
+
+    async def allow(user: User) -> bool:
+        if meanwhile:
+            await meanwhile.pop()()
+        return True
+
+    async def script(browser: Browser) -> None:
+        token = (await browser.tokens())["refresh_token"]
+
+        async def go_on() -> None:
+            nonlocal later
+            later = records.PATIENCE
+            others.append((await browser.refresh(token)).json()["refresh_token"])
+            others.append((await browser.refresh(others[0])).json()["refresh_token"])
+
+        meanwhile.append(go_on)
+        assert error_of(await browser.refresh(token)) == (400, "invalid_grant")
+        assert [error_of(await browser.refresh(one)) for one in others] == [(400, "invalid_grant")] * 2
+
+    play(provider, script, allow=allow, store=MemoryStore(clock=lambda: time.monotonic() + later))
+
+
 def test_what_is_known_of_a_person_goes_with_the_sign_in(provider: Provider) -> None:
     store, kept = Watched(), set()
 
