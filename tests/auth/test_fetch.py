@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -188,6 +189,32 @@ def test_a_name_that_was_looked_up_makes_room_for_others(site: Issuer, monkeypat
             assert await peers.get(f"{site.url}/doc") == {"a": 1}  # of the operator, which needs none
             with pytest.raises(FetchError, match="no public address"):
                 await peers.get("https://127.0.0.1/")
+
+    before = threading.active_count()
+    run(main())
+    deadline = time.monotonic() + 20
+    while threading.active_count() > before:  # each look-up has had its own thread
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_machine_without_threads_has_none_for_a_name_and_loses_no_place(
+    site: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redstart.auth.fetch.LOOK_UPS", 2)
+
+    def no_thread(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        peers = Fetcher([site.url])
+        with monkeypatch.context() as without:
+            without.setattr(threading.Thread, "start", no_thread)
+            for url in [*["https://127.0.0.1/"] * 3, f"{site.url}/doc"]:
+                with pytest.raises(FetchError, match="cannot be reached: OSError: can't start new thread"):
+                    await peers.get(url)
+        with pytest.raises(FetchError, match="no public address"):
+            await peers.get("https://127.0.0.1/")
 
     run(main())
 

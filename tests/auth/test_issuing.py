@@ -346,6 +346,22 @@ def test_an_allow_that_says_what_cannot_be_read_keeps_a_person_out(provider: Pro
     play(provider, script, allow=lambda user: object())
 
 
+def test_an_allow_in_threads_leaves_none_when_the_server_has_stopped(provider: Provider) -> None:
+    threads = []
+
+    def allow(user: User) -> bool:
+        threads.append(threading.current_thread())
+        return True
+
+    async def script(browser: Browser) -> None:
+        assert "code" in await browser.authorize()
+
+    play(provider, script, allow=allow)
+    for thread in threads:
+        thread.join(20)
+    assert [thread.is_alive() for thread in threads] == [False]
+
+
 def test_an_allow_that_hangs_holds_nothing_but_its_own_thread(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -730,7 +746,10 @@ def test_one_person_does_not_sign_in_without_end(provider: Provider, monkeypatch
     play(provider, script)
 
 
-def test_a_client_with_which_somebody_has_signed_in_outlives_the_key_of_its_id(provider: Provider) -> None:
+def test_a_client_with_which_somebody_has_signed_in_outlives_the_key_of_its_id(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("redstart.asking.seal._warn_after", 0.0)
     now = [0.0]
     store, old, new = MemoryStore(clock=lambda: now[0]), "the first key of all", "the second key of all"
     servers = [serving(provider, store=store, keys=keys) for keys in ([old], [new, old], [new])]
@@ -744,7 +763,9 @@ def test_a_client_with_which_somebody_has_signed_in_outlives_the_key_of_its_id(p
             await browser.tokens()
             browser.app = servers[2].asgi()
             assert (await browser.page()).status_code == 200
+            assert "REDSTART_KEYS" not in caplog.text  # nothing is wrong
             assert (await browser.page(client_id=unused)).status_code == 400
+            assert "REDSTART_KEYS" in caplog.text
             now[0] += clients.USED + 1
             assert (await browser.page()).status_code == 400
 
@@ -894,6 +915,53 @@ def test_a_token_that_may_be_sent_again_is_not_good_for_ever(provider: Provider)
         assert error_of(await browser.refresh(later[0])) == (400, "invalid_grant")
 
     play(provider, script, store=store)
+
+
+def test_a_token_that_is_late_for_its_turn_does_not_set_the_sign_in_back(provider: Provider) -> None:
+    """It was sent before others, and looked at its sign-in before them."""
+    store, later = Watched(), []
+
+    async def script(browser: Browser) -> None:
+        token = (await browser.tokens())["refresh_token"]
+
+        async def go_on(what: str, key: str) -> None:
+            if (what, "turn" in key) == ("set", True):
+                store.act = None
+                second = (await browser.refresh(token)).json()["refresh_token"]
+                later.append((await browser.refresh(second)).json()["refresh_token"])
+
+        store.act = go_on
+        assert error_of(await browser.refresh(token)) == (400, "invalid_grant")
+        assert error_of(await browser.refresh(later[0])) == (400, "invalid_grant")
+
+    play(provider, script, store=store)
+
+
+def test_an_allow_that_takes_long_does_not_set_the_sign_in_back(provider: Provider) -> None:
+    """Its turn does not last as long as it may take, because whoever has the turn may have crashed."""
+    later = 0.0
+    meanwhile: list[Callable[[], Awaitable[None]]] = []
+    others: list[str] = []
+
+    async def allow(user: User) -> bool:
+        if meanwhile:
+            await meanwhile.pop()()
+        return True
+
+    async def script(browser: Browser) -> None:
+        token = (await browser.tokens())["refresh_token"]
+
+        async def go_on() -> None:
+            nonlocal later
+            later = records.PATIENCE
+            others.append((await browser.refresh(token)).json()["refresh_token"])
+            others.append((await browser.refresh(others[0])).json()["refresh_token"])
+
+        meanwhile.append(go_on)
+        assert error_of(await browser.refresh(token)) == (400, "invalid_grant")
+        assert [error_of(await browser.refresh(one)) for one in others] == [(400, "invalid_grant")] * 2
+
+    play(provider, script, allow=allow, store=MemoryStore(clock=lambda: time.monotonic() + later))
 
 
 def test_what_is_known_of_a_person_goes_with_the_sign_in(provider: Provider) -> None:

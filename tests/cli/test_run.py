@@ -275,6 +275,15 @@ def test_what_cannot_be_set(tmp_path: Path, setting: str, said: str) -> None:
     assert done.stderr.endswith(f"{said}\n")
 
 
+def test_limits_are_set_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "own.py", "from redstart import Server\nserver = Server('s')\n")
+    monkeypatch.setenv("REDSTART_SET", 'tool_rate_limits={"a": "1/s", "b": "2/s"}, max_streams=many')
+    assert main(["run", file, "--http"]) == 2
+    assert capsys.readouterr().err.endswith("max_streams must be a whole number of at least 1, not 'many'\n")
+
+
 @pytest.mark.requirement("5", "8")
 def test_the_end_of_the_input_is_the_end(tmp_path: Path) -> None:
     file = write(tmp_path / "hats.py", PLAIN)

@@ -202,6 +202,21 @@ def test_auth_that_cannot_work_ends_the_command(tmp_path: Path, workers: str) ->
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("path", ["/api", "/mcp"])
+def test_a_route_may_have_the_usual_path_of_the_endpoint_if_that_has_another(tmp_path: Path, path: str) -> None:
+    text = "from redstart import Server\nserver = Server('s')\n@server.route('/mcp')\nasync def page(_): return ''\n"
+    options = ["--path", path, "--store", f"sqlite:///{tmp_path}/x.db"]
+    arguments = ["run", write(tmp_path, text=text), "--http", "--port", str(free_port()), "--workers", "2", *options]
+    if path == "/api":
+        with process(*arguments, says="/api") as child:
+            child.terminate()
+            assert child.wait(DEADLINE) == 0
+        return
+    done = run_command(*arguments)
+    assert (done.returncode, "is the path of the MCP endpoint" in done.stderr) == (1, True)
+    assert done.stderr.count("\n") == 1
+
+
 # ---------------------------------------------------------------- workers
 
 

@@ -241,6 +241,7 @@ TEMPLATES = (
     "users://{id}/posts{?page}",
     "files://docs/{+path}",
     "guide://{topic}/{page}",
+    "shop://opening-hours{?day}",
 )
 
 
@@ -255,6 +256,8 @@ TEMPLATES = (
         ("user://7", "users://{id}"),
         ("files://doc/a/b/c.md", "files://docs/{+path}"),
         ("guides://hats/1", "guide://{topic}/{page}"),
+        ("shop://opening-hour", "shop://opening-hours{?day}"),
+        ("shop://elephant", None),
         ("http://beret", None),
         ("guide://nothing/1", None),  # of the template itself: its handler has nothing there
         ("zebrax://1", None),  # who reads it may not see that template

@@ -110,6 +110,11 @@ def test_a_name_that_is_mistyped_is_suggested_once(name: str, meant: str) -> Non
     assert lines == [f'AttributeError: a Server has no attribute {name!r}. Did you mean "{meant}"?\n']
 
 
+def test_a_name_of_our_own_is_not_suggested() -> None:
+    with pytest.raises(AttributeError, match=r"^a Server has no attribute 'dispatch'$"):
+        _ = Server("s").dispatch  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("answer", [Accepted("x"), Declined(), Cancelled()])
 @pytest.mark.parametrize("name", ["action", "content"])
 def test_an_answer_says_how_it_is_read(answer: Any, name: str) -> None:

@@ -12,8 +12,9 @@ from support import MODERN, initialize, message, modern, run
 from transports.support import Http
 
 
+@pytest.mark.parametrize("rate", [None, "1/day"], ids=["it runs", "it comes too soon"])
 @pytest.mark.parametrize("era", ["modern", "handshake"])
-def test_a_request_leaves_no_cycle(era: str) -> None:
+def test_a_request_leaves_no_cycle(era: str, rate: str | None) -> None:
     server = Server("tidy")
 
     @server.tool
@@ -23,7 +24,7 @@ def test_a_request_leaves_no_cycle(era: str) -> None:
     params = {"name": "add", "arguments": {"a": 1, "b": 2}}
 
     async def test() -> Counter[str]:
-        http = Http(server.asgi())
+        http = Http(server.asgi(rate_limit=rate))
         if era == "modern":
             headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "add"}
             body = modern(1, "tools/call", params)
@@ -36,7 +37,7 @@ def test_a_request_leaves_no_cycle(era: str) -> None:
         gc.set_debug(gc.DEBUG_SAVEALL)
         try:
             for _ in range(10):
-                assert (await http.send(body, headers=headers)).status == 200
+                assert (await http.send(body, headers=headers)).status == (429 if rate else 200)
             gc.collect()
             return Counter(type(left).__name__ for left in gc.garbage)
         finally:

@@ -768,6 +768,36 @@ def test_a_batch_that_a_cancellation_completes_is_answered(others: int) -> None:
     run(test())
 
 
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+def test_the_body_of_a_request_is_not_kept_while_its_call_runs(era: str) -> None:
+    """What the call needs of it is kept once."""
+
+    gone = []
+
+    class Body(bytes):
+        def __del__(self) -> None:
+            gone.append(len(self))
+
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http()
+        if era == "modern":
+            told = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "wait"}
+            body = Body(modern(1, "tools/call", {"name": "wait", "arguments": {}}))
+        else:
+            told, body = await http.open(), Body(call(1, "wait"))
+        size, chunks = len(body), list[bytes]([body])
+        del body
+        response = http.start(chunks, headers=told)
+        chunks.clear()
+        await within(stage.began.wait())
+        assert gone == [size]
+        stage.go.set()
+        assert "result" in (await within(response.done())).messages()[-1]
+
+    run(test())
+
+
 def test_large_requests_that_run_have_a_size_in_all_and_for_one_caller() -> None:
     async def test() -> None:
         server = Server("large")

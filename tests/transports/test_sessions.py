@@ -730,6 +730,32 @@ def test_a_client_that_waits_is_there_although_it_has_left_another_call() -> Non
     run(test())
 
 
+def test_a_large_request_whose_client_has_gone_takes_no_room_of_one_whose_client_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("redstart.transports.http.MAX_RUNNING_BYTES", 100_000)
+
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(max_body_bytes=100_000)
+        session = {**await http.open(), "accept": "application/json"}
+        more = {"name": "wait", "arguments": {}, "_meta": {"more": "x" * 70_000}}
+        first = http.start(message(1, "tools/call", more), headers=session)
+        await stage.began.wait()
+        assert (await http.send(message(2, "tools/call", more), headers=session)).status == 503
+        first.disconnect()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        stage.began.clear()
+        second = http.start(message(3, "tools/call", more), headers=session)
+        await stage.began.wait()
+        stage.go.set()
+        assert (await second.done()).status == 200
+        await stage.server.runtime.stop()
+
+    run(test())
+
+
 def test_a_call_that_ends_after_its_client_has_gone_leaves_nothing() -> None:
     async def test() -> None:
         stage = Stage()

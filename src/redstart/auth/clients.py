@@ -92,8 +92,8 @@ class OAuthClients:
         """The client of this id. OAuthError: the document of a client cannot be used, and the text says why."""
         if not is_document(id):
             # What anybody may ask for must not fill the store, so the id is the registration. A client in use is kept
-            # too: then it outlives the key that has sealed its id.
-            known = self._kept.open("client", id, OAuthClient) or await self._kept.get("client", id, OAuthClient)
+            # too, and looked for there first: it may outlive the key of its id, which is then nothing to warn of.
+            known = await self._kept.get("client", id, OAuthClient) or self._kept.open("client", id, OAuthClient)
             return None if known is None else replace(known, id=id)
         until, client = self._read.get(id, (0.0, None))
         if client is None or until < time.monotonic():

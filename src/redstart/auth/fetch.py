@@ -81,11 +81,11 @@ class Fetcher:
         from redstart.transports.pinned import PinnedTransport
 
         parts = split_url(url)
-        addresses = await self._addresses(parts)
         sent = {"accept": "application/json", **headers, "accept-encoding": "identity"}
         body_kind = "content" if isinstance(form, bytes) else "data"
-        transport = PinnedTransport(addresses, _tls() if parts.scheme == "https" else False)
         try:
+            addresses = await self._addresses(parts)
+            transport = PinnedTransport(addresses, _tls() if parts.scheme == "https" else False)
             async with (
                 httpx2.AsyncClient(transport=transport, timeout=SECONDS) as client,
                 client.stream(method, url, headers=sent, **{body_kind: form}) as response,
@@ -96,9 +96,10 @@ class Fetcher:
                     raise FetchError(f"{shown(url)} answered {response.status_code}", response.status_code)
                 if response.headers.get("content-encoding", "identity") != "identity":
                     raise FetchError(f"{shown(url)} is compressed, although that was not asked for")
-                body, size = b"", 0
+                body, size = bytearray(), 0  # not bytes: of many small parts these would be copied for each
                 async for part in response.aiter_raw():
-                    body, size = body + part, size + max(len(part), LEAST_PART)
+                    body += part
+                    size += max(len(part), LEAST_PART)
                     if size > self._max_bytes:
                         raise FetchError(f"{shown(url)} is larger than {self._max_bytes} bytes")
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:

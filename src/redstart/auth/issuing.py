@@ -88,10 +88,9 @@ class Policy(Struct, frozen=True):
         found: object = True
         known = (*self.scopes, *self.optional)  # those of today
         if (allow := self.allow) is not None:
-            decision = allow(user) if is_async(allow) else self.pool.run(lambda: allow(user), {})
             try:
                 async with asyncio.timeout(ALLOW_SECONDS):
-                    found = await decision
+                    found = await (allow(user) if is_async(allow) else self.pool.run(lambda: allow(user), {}))
             except Exception as error:  # it is the operator's, and may ask another service
                 raise AuthError(503, f"allow= has failed: {type(error).__name__}: {error}") from error
         if found is True:
@@ -400,17 +399,14 @@ class IssuingServer:
                 return found
             if await self._kept.put("turn", turn.id, True, records.PATIENCE / 2, nx=True):
                 try:
-                    return await self._advance(turn)
+                    return await self._advance(turn, found)
                 finally:
                     await self._kept.delete("turn", turn.id)
             await asyncio.sleep(0.05)
         raise AuthError(503, AWAY)
 
-    async def _advance(self, turn: Turn) -> SignIn | None:
+    async def _advance(self, turn: Turn, found: SignIn) -> SignIn | None:
         """The next generation of a sign-in, after the provider and the operator have been asked again."""
-        found = await self._kept.get("sign-in", turn.id, SignIn)
-        if found is None or found.generation > turn.generation:  # another one has just done it
-            return found
         try:
             user = await self.renew(turn.id)
             if user is not None and user.subject != found.subject:
@@ -421,6 +417,9 @@ class IssuingServer:
             log.info("a sign-in has ended: %s", error)
             await self._kept.end(turn.id)
             return None
+        now = await self._kept.get("sign-in", turn.id, SignIn)
+        if now is None or now.generation > turn.generation:  # this took long, and another one has gone on
+            return now
         found.scopes, found.generation, found.rotated = scopes, turn.generation + 1, time.time()
         return found if await self._kept.advance(turn.id, found) else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -73,7 +74,7 @@ READ: Final[dict[str, Callable[[str], object]]] = {
     **dict.fromkeys(("drain", "drain_delay"), seconds),
     **dict.fromkeys(("allow_host", "allow_origin", "trust_proxy"), _several),
     "access_log": _flag,
-    "set": lambda text: [setting(part) for part in _several(text)],
+    "set": lambda text: [setting(part) for part in re.split(r",(?=\s*\w+=)", text)],  # JSON has commas too
     "workers": whole,
 }
 """How the text of a variable becomes the value of an option; any other is a text."""
@@ -159,7 +160,7 @@ def _supervise(server: Server, workers: int, arguments: argparse.Namespace, opti
 
     tls_context(options["tls_cert"], options["tls_key"])  # an error now, and not in each process again and again
     try:
-        server.asgi(public_url=options["public_url"])  # the same for `auth=`
+        server.asgi(path=options["path"], public_url=options["public_url"])  # the same for `auth=` and routes
     except SettingsError as error:
         raise SystemExit(f"redstart: {error}") from None
     command, uds = [sys.executable, "-m", "redstart", *arguments.given], options["uds"]
@@ -172,7 +173,6 @@ def _supervise(server: Server, workers: int, arguments: argparse.Namespace, opti
     else:
         check_name(options["host"], options)
         sockets = listeners(options["host"], options["port"], workers)
-    port = options["admin_port"]
-    admin = None if port is None else (options["admin_host"], port)
+    admin = None if options["admin_port"] is None else (options["admin_host"], options["admin_port"])
     with removed_at_end(uds):
         return asyncio.run(Supervisor(command, sockets, admin).run())

@@ -139,7 +139,7 @@ class Server:
             """An error that names our attribute for a name of another framework, or the one that was meant."""
             hint = f": write {WORDS_OF_OTHERS[name]}" if name in WORDS_OF_OTHERS else ""
             if not hint and not name.startswith("_"):  # code that looks for such names should not wait
-                hint = did_you_mean(name, DECORATORS) or did_you_mean(name, dir(self))
+                hint = did_you_mean(name, DECORATORS) or did_you_mean(name, (one for one in dir(self) if one[0] != "_"))
             raise AttributeError(f"a Server has no attribute {name!r}{hint}", obj=self)  # with name=, Python guesses
 
     @classmethod

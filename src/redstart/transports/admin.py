@@ -40,9 +40,8 @@ class AdminPort:
 
     def __init__(self, collect: Collect, host: str) -> None:
         self._collect = collect
-        self._guard = Guard(
-            [host] if is_loopback(host) else ["*"]
-        )  # an address that others reach has names that nobody knows
+        # An address that others reach has names that nobody knows.
+        self._guard = Guard([host] if is_loopback(host) else ["*"])
         self._open = 0
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

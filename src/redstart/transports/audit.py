@@ -53,9 +53,8 @@ def note_response(request: HttpRequest) -> None:
 def note_hang_up(client: tuple[str, int] | None, status: int, reason: bytes) -> None:
     """Write a line for what was refused before it was read: nothing but its sender is known."""
     if status in EVENTS:
-        note_refusal(
-            EVENTS[status], None, status=status, client=client_site({"client": client}), reason=reason.decode()
-        )
+        site = client_site({"client": client})
+        note_refusal(EVENTS[status], None, status=status, client=site, reason=reason.decode())
 
 
 def _is_refusal(request: HttpRequest) -> bool:

@@ -202,7 +202,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         if size > self.limits.max_body:
             self.refuse(413, b"the body is larger than %d bytes (max_body_bytes=)" % self.limits.max_body)
         elif size > SMALL and Connection.unfinished > max(MAX_UNFINISHED, 2 * self.limits.max_body):
-            text = b"bodies that are being received may have %d bytes (grows with max_body_bytes=); try again later"
+            text = b"all bodies on their way here may have %d bytes (grows with max_body_bytes=); try again later"
             self.refuse(503, text % max(MAX_UNFINISHED, 2 * self.limits.max_body))
 
     def _drop_body(self) -> None:

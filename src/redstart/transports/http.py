@@ -167,7 +167,7 @@ class Endpoint:
         """Serve one HTTP request."""
         try:
             if self._ready and request.head is not None and request.head.plain is not None:
-                await self._post(request, request.head.plain, request.whole or b"", None)
+                await self._post(request, request.head.plain, None)
             else:
                 if self._proxies is not None or b"origin" in request.headers:
                     self._restate(request)
@@ -225,10 +225,10 @@ class Endpoint:
             accepted = check_post(headers)
             if request.head is not None and self._is_plain(request):
                 request.head.plain = accepted
-            body = await request.body()
-            id = _session_id(request, body)
-            session = None if id is None else await self._session_of(id, request, body)
-            await self._post(request, accepted, body, session)
+            request.whole = await request.body()
+            id = _session_id(request, request.whole)
+            session = None if id is None else await self._session_of(id, request, request.whole)
+            await self._post(request, accepted, session)
         elif method == "GET":
             await self._get(request)
         elif method == "DELETE":
@@ -261,11 +261,9 @@ class Endpoint:
 
     # `_post` and `_run` return what is to be awaited, and are no coroutines themselves: those cost more than they do.
 
-    def _post(
-        self, request: HttpRequest, accepted: Accepts, body: bytes, session: HttpSession | None
-    ) -> Awaitable[None]:
+    def _post(self, request: HttpRequest, accepted: Accepts, session: HttpSession | None) -> Awaitable[None]:
         """Read a message and do what it says."""
-        request.whole = None  # it is not kept while the call runs
+        body, request.whole = request.whole or b"", None  # it is not kept while the call runs
         if len(body) > SMALL_BODY:
             self._check_room(request, len(body))
         link = self.runtime.link() if session is None else session.link
@@ -324,7 +322,7 @@ class Endpoint:
         running = [(self._owner(other), other.large) for other in large if other.watcher not in self._left]
         most, most_own = (max(MAX_RUNNING_BYTES // part, self.limits.max_body) for part in (1, RUNNING_SHARE))
         if not has_room([*running, (owner, size)], owner, most, most_own):
-            text = f"Large requests that run may have {most} bytes, {most_own} of a caller (grows with max_body_bytes=)"
+            text = f"All large requests may have {most} bytes, {most_own} of a caller (grows with max_body_bytes=)"
             raise Rejection(503, f"{text}; try again later", (b"retry-after", b"10"))
         request.large = size
 

@@ -36,9 +36,9 @@ MAX_CALL_BYTES: Final = 32 * 1024 * 1024
 """The calls that run for all streams, and the bytes of their params: a POST is over before its call is answered."""
 SHARE: Final = 8
 """One caller may have this part of each: a user, or an address where nobody is authenticated."""
-_FIXED: Final = "in all, an eighth of that of one caller, which no option changes"
-_TOO_MANY_STREAMS: Final = f"This endpoint has at most {MAX_PEERS} streams {_FIXED}; try again later"
-_TOO_MANY: Final = f"At most {MAX_CALLS} calls with {MAX_CALL_BYTES} bytes run here {_FIXED}; wait for answers"
+_FIXED: Final = f"and one caller has at most 1/{SHARE} of that (no option changes it)"
+_TOO_MANY_STREAMS: Final = f"This endpoint has at most {MAX_PEERS} streams, {_FIXED}; try again later"
+_TOO_MANY: Final = f"At most {MAX_CALLS} calls with {MAX_CALL_BYTES} bytes run here, {_FIXED}; wait for answers"
 
 
 class _Peer(Struct, eq=False):

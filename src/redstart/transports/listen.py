@@ -36,10 +36,8 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 def _why_not(family: socket.AddressFamily, host: str, port: int, error: OSError) -> str:
     """Why a port cannot be had, and which one can be."""
     if error.errno != errno.EADDRINUSE:
-        better = (
-            "another port, or port 0" if error.errno == errno.EACCES else "an address of this machine, as 127.0.0.1"
-        )
-        return f"{error.strerror}. Try {better}."
+        how = "another port, or port 0" if error.errno == errno.EACCES else "an address of this machine, as 127.0.0.1"
+        return f"{error.strerror}. Try {how}."
     for other in range(port + 1, min(port + FURTHER, 65_535) + 1):
         with socket.socket(family, socket.SOCK_STREAM) as probe, suppress(OSError):
             probe.bind((host, other))

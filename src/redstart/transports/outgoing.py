@@ -27,14 +27,19 @@ Address: TypeAlias = IPv4Address | IPv6Address
 
 
 async def addresses_of(host: str, port: int, ended: Callable[[], None] | None = None) -> list[Address]:
-    """What a name means now; of a name that is not known nothing.
+    """What a name means now; of a name that is not known nothing. OSError: it cannot be looked up now.
 
     Whoever owns a name can make its look-up slow, and none can be ended. So each has its own thread: in the default
     executor of the loop they would keep all others waiting, and the end of the loop too. `ended` is called when that
     thread is free, also if the caller has given up before.
     """
     pool = Pool(1)
-    job = pool.run(socket.getaddrinfo, {"host": host, "port": port, "type": socket.SOCK_STREAM})
+    try:
+        job = pool.run(socket.getaddrinfo, {"host": host, "port": port, "type": socket.SOCK_STREAM})
+    except RuntimeError as error:  # this machine has no thread for it
+        if ended is not None:
+            ended()
+        raise OSError(str(error)) from None
     job.after = ended
     pool.close()  # its thread ends with this job
     try:

@@ -101,7 +101,7 @@ class HttpRequest(Struct, eq=False):
     head: Head | None = None
     """Where the connection is ours: what it keeps for the next request with the same head."""
     whole: bytes | None = None
-    """The body, where the connection has read it; None once it was taken."""
+    """The body, once it was read; None again when it was taken."""
     large: int = 0
     """The bytes of a body that counts against what all requests may bring; of a small one 0."""
     watcher: Watcher | None = None

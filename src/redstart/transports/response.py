@@ -138,7 +138,6 @@ class Response(Struct, eq=False):
     async def _may_run(self, in_time: Callable[[], Awaitable[bool]]) -> bool:
         """Whether the calls come in time. A stream that would have begun meanwhile begins when that is known."""
         if not await in_time():
-            self._calls[0].run = None  # the task knows the call: this avoids work for the garbage collector
             return False
         self._in_time = None
         if self._late:

@@ -93,7 +93,7 @@ class OAuthWeb:
                     httpx2.AsyncClient(transport=await self._transport(parts, what), timeout=SECONDS) as client,
                     client.stream(method, url, headers=sent, content=content) as response,
                 ):
-                    body = b""
+                    body = bytearray()
                     async for part in response.aiter_raw():
                         body += part
                         if len(body) > MAX_ANSWER:
@@ -141,7 +141,7 @@ def proxy_for(parts: SplitResult) -> str | None:
     return found if found is None or "://" in found else f"http://{found}"
 
 
-def _object(body: bytes) -> JsonObject:
+def _object(body: bytearray) -> JsonObject:
     try:
         found = decode(body)
     except (ValueError, RecursionError):
