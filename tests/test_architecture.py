@@ -74,7 +74,7 @@ BUDGET: dict[str, int] = {
     "protocol": 1240,  # the walk over x-mcp-header annotations, for both sides; what is remembered of `_meta`
     "store": 1205,  # four engines behind one contract, two of which may be away; with tasks/ at most 2,200
     "features": 3396,  # what processes tell each other; scopes; progress and log messages; why a server does not start
-    "execution": 1205,  # visible=, which needs the contexts; the Runner of calls; how threads wait, and processes end
+    "execution": 1212,  # visible=, which needs the contexts; the Runner of calls; threads that wait, or cannot be had
     "asking": 2009,  # what a task records of its dialogue; answers say how they are read
     "tasks": 996,  # two task protocols over one record; leases, retries, checkpoints
     "adopt": 755,  # objects, directories and providers; their files are watched, until the interpreter ends

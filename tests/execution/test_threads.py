@@ -98,6 +98,41 @@ def test_exceptions_that_would_end_the_task_or_the_loop_are_reported(error: type
     run(script)
 
 
+def test_a_machine_without_more_threads_works_with_those_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    one_runs, go_on, refused = threading.Event(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        one_runs.set()
+        assert go_on.wait(20)
+
+    def no_thread(thread: threading.Thread) -> None:
+        refused.set()
+        raise RuntimeError("can't start new thread")
+
+    async def script(pool: Pool) -> int:
+        with monkeypatch.context() as without:
+            without.setattr(threading.Thread, "start", no_thread)
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                pool.run(lambda: ran.append("of a caller who was refused"), {})
+        first = pool.run(hold, {})
+        await asyncio.to_thread(one_runs.wait, 20)
+        with monkeypatch.context() as without:
+            without.setattr(threading.Thread, "start", no_thread)
+            refused.clear()
+            second = pool.run(lambda: ran.append("later"), {})
+            await asyncio.to_thread(refused.wait, 20)
+        meet = threading.Barrier(2)
+        others = [pool.run(meet.wait, {"timeout": 20}) for _ in range(2)]  # they need two more threads
+        await asyncio.gather(second, *others)
+        go_on.set()
+        await first
+        return pool.counts.threads
+
+    assert run(script) in (3, 4)  # those that did not start are not counted
+    assert ran == ["later"]
+
+
 def test_quick_jobs_share_a_thread_and_slow_ones_do_not_block_each_other() -> None:
     meet = threading.Barrier(4)
 

@@ -159,11 +159,18 @@ class Crew:
         return self._size + self.away + min(self.lost(), self._size)
 
     def start(self, count: int) -> None:
-        """Start so many threads, or as many as are allowed."""
+        """Start so many threads, or as many as are allowed. RuntimeError: there is none, and the machine has none."""
         for _ in range(min(count, self._allowed() - self.threads)):
             with self._counting:
                 self.threads += 1
-            threading.Thread(target=self._work, name=f"redstart-{next(self._numbers)}", daemon=True).start()
+            try:
+                threading.Thread(target=self._work, name=f"redstart-{next(self._numbers)}", daemon=True).start()
+            except RuntimeError:
+                with self._counting:
+                    self.threads -= 1
+                if self.threads == 0:
+                    raise
+                return
 
     def grow(self) -> None:
         """Start threads for the jobs that wait. Look again while any waits, because a place may become free."""
@@ -286,12 +293,12 @@ class Pool:
         if crew is None or crew.loop is not loop:
             self.close()
             crew = self._crew = Crew(self.size, loop)
+        if crew.threads == 0:
+            crew.start(1)  # before the job is queued: if this fails, the job must not run later
         job = Job(crew)
         crew.queue.put((job, contextvars.copy_context(), fn, kwargs))
         if not crew.growing:
             crew.growing = True
-            if crew.threads == 0:
-                crew.start(1)
             loop.call_later(GROW_AFTER, crew.grow)
         return job
 
