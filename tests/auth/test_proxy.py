@@ -324,3 +324,45 @@ def test_only_an_answer_of_the_provider_ends_a_sign_in(path: str, status: int, e
                 assert (await browser.refresh(token)).status_code == (200 if expected[0] == 503 else 400)
 
         run(main(), server)
+
+
+def test_the_new_refresh_token_of_a_provider_is_kept_before_anything_else() -> None:
+    """A provider that rotates its refresh tokens takes each once, so losing the new one would end the sign-in."""
+    with issuing() as site:
+        site.publish()
+        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", "userinfo_endpoint": f"{site.url}/me"}
+        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
+        site.serve("/.well-known/openid-configuration", {**known, **places})
+        site.serve("/me", {"sub": "ada"})
+        server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
+        given: list[str] = []
+        nonce = ""
+
+        def exchange(form: bytes) -> tuple[int, dict[str, str], bytes]:
+            sent = parse_qs(form.decode())
+            if sent["grant_type"] == ["refresh_token"] and sent["refresh_token"] != given[-1:]:
+                return 400, {}, b'{"error": "invalid_grant"}'
+            given.append(f"refresh {len(given)}")
+            id_token = site.token({"aud": "web", "nonce": nonce})
+            said = {"access_token": "x", "refresh_token": given[-1], "expires_in": 1, "id_token": id_token}
+            return 200, {}, json.dumps(said).encode()
+
+        site.documents["/token"] = exchange
+
+        async def main() -> None:
+            nonlocal nonce
+            url = "http://127.0.0.1:9/mcp"
+            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
+                await browser.register()
+                sent = (await browser.agree(await browser.page())).headers["location"]
+                query = parse_qs(urlsplit(sent).query)
+                nonce = query["nonce"][0]
+                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+                token = (await browser.redeem(answer["code"])).json()["refresh_token"]
+                site.serve("/me", {}, 500)
+                assert (await browser.refresh(token)).status_code == 503
+                site.serve("/me", {"sub": "eve"})  # it is asked again, with the new one
+                assert (await browser.refresh(token)).status_code == 400
+                assert given == ["refresh 0", "refresh 1", "refresh 2"]
+
+        run(main(), server)

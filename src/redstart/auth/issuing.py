@@ -429,7 +429,7 @@ class IssuingServer:
 
         Without `check` it is asked only if its token is about to expire.
         """
-        deadline = time.monotonic() + records.PATIENCE
+        deadline, seconds = time.monotonic() + records.PATIENCE, self._policy.sign_in_seconds
         while time.monotonic() < deadline:
             tokens = await self._kept.get("upstream", id, records.UpstreamTokens)
             if tokens is None:
@@ -441,12 +441,7 @@ class IssuingServer:
                 await asyncio.sleep(0.05)  # a refresh token of the provider must not be used twice
                 continue
             try:
-                user, renewed = await self._upstream.renew(tokens)
-                if renewed is not tokens:
-                    await self._kept.put("upstream", id, renewed, self._policy.sign_in_seconds)
-                    if await self._kept.get("ended", id, bool):
-                        await self._kept.delete("upstream", id)
-                return user
+                return await self._upstream.renew(tokens, lambda new: self._kept.keep("upstream", id, new, seconds))
             finally:
                 if alone:
                     await self._kept.delete("renewing", id)

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from redstart.access.verifier import AuthError
 from redstart.auth.fetch import Fetcher, FetchError
@@ -101,22 +102,24 @@ class Upstream:
             raise SignInRefused(f"{self.application.provider} did not say who has signed in")
         return user, tokens
 
-    async def renew(self, tokens: UpstreamTokens) -> tuple[User | None, UpstreamTokens]:
+    async def renew(self, tokens: UpstreamTokens, keep: Callable[[UpstreamTokens], Awaitable[object]]) -> User | None:
         """Ask the provider again about a person; the user if it says anything new. SignInRefused: no longer."""
         if self.application.by_token is not None:
-            user = await self.application.by_token(tokens.access)
-            if user is None:
+            if (user := await self.application.by_token(tokens.access)) is None:
                 raise SignInRefused(f"{self.application.provider} has withdrawn its token")
-            return user, tokens
+            return user
         if not tokens.refresh or not is_due(tokens):
-            return None, tokens
+            return None
         said = await self._ask({"grant_type": "refresh_token", "refresh_token": tokens.refresh})
         renewed = _tokens(said, tokens)
-        if "id_token" not in said:
-            return None, renewed
-        if (user := await self._user(said, renewed)) is None:
+        # The old refresh token may be used up, so the new one must not be lost if the provider goes away now. It is
+        # kept as one that is due: until the person is confirmed, the next attempt asks again.
+        await keep(replace(renewed, expires=tokens.expires))
+        user = await self._user(said, renewed) if "id_token" in said else None
+        if user is None and "id_token" in said:
             raise SignInRefused(f"{self.application.provider} did not say who is signed in")
-        return user, renewed
+        await keep(renewed)
+        return user
 
     async def _user(self, said: JsonObject, tokens: UpstreamTokens) -> User | None:
         if self.application.by_token is not None:
