@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from joserfc import jws
 
 from auth.proxied import VERIFIER, Browser
 from auth.support import issuing
@@ -364,5 +365,50 @@ def test_the_new_refresh_token_of_a_provider_is_kept_before_anything_else() -> N
                 site.serve("/me", {"sub": "eve"})  # it is asked again, with the new one
                 assert (await browser.refresh(token)).status_code == 400
                 assert given == ["refresh 0", "refresh 1", "refresh 2"]
+
+        run(main(), server)
+
+
+HALF = "\ud83d"  # of an emoji, where a program has cut a name
+
+
+@pytest.mark.parametrize(
+    ("claims", "said", "expected"),
+    [
+        ({}, {"expires_in": -(10**400)}, (200, None)),
+        ({"name": HALF}, {}, (400, "invalid_grant")),
+        ({"nonce": HALF}, {}, (400, "invalid_grant")),
+    ],
+    ids=["an end that no clock has", "half of a character", "half of a character that is compared"],
+)
+def test_a_provider_that_answers_oddly_is_no_500(
+    claims: dict[str, Any], said: dict[str, Any], expected: tuple[int, str | None]
+) -> None:
+    with issuing() as site:
+        site.publish()
+        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks"}
+        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
+        site.serve("/.well-known/openid-configuration", {**known, **places, "userinfo_endpoint": f"{site.url}/me"})
+        site.serve("/me", {"sub": "ada"})
+        server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
+
+        def serve(nonce: str, **more: Any) -> None:
+            payload = {"iss": site.url, "aud": "web", "sub": "ada", "exp": 9e9, "nonce": nonce, **more}
+            id_token = jws.serialize_compact({"alg": "RS256", "kid": "one"}, json.dumps(payload), site.keys[0])
+            tokens = {"access_token": "x", "refresh_token": "y", "expires_in": 1}
+            site.serve("/token", {**tokens, "id_token": id_token, **(said if more else {})})
+
+        async def main() -> None:
+            url = "http://127.0.0.1:9/mcp"
+            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
+                await browser.register()
+                sent = (await browser.agree(await browser.page())).headers["location"]
+                query = parse_qs(urlsplit(sent).query)
+                serve(query["nonce"][0])
+                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+                token = (await browser.redeem(answer["code"])).json()["refresh_token"]
+                serve(**{"nonce": query["nonce"][0], "refreshed": True, **claims})
+                answered = await browser.refresh(token)
+                assert (answered.status_code, answered.json().get("error")) == expected
 
         run(main(), server)

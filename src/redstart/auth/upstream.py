@@ -171,5 +171,5 @@ def is_due(tokens: UpstreamTokens) -> bool:
 
 def _tokens(said: JsonObject, before: UpstreamTokens) -> UpstreamTokens:
     refresh, seconds = said.get("refresh_token"), said.get("expires_in")
-    expires = time.time() + min(seconds, 1e9) if isinstance(seconds, int | float) else 0.0
+    expires = time.time() + min(max(seconds, 0), 1e9) if isinstance(seconds, int | float) else 0.0
     return UpstreamTokens(said["access_token"], refresh if isinstance(refresh, str) else before.refresh, expires)
