@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,6 +59,16 @@ def test_a_challenge_says_what_is_wrong_and_what_is_needed(
         expected = {**said, "scope": "mcp", "resource_metadata": METADATA}
         assert fields(response.headers["www-authenticate"]) == expected
         assert "good" not in response.body.decode()
+
+    run(test())
+
+
+@pytest.mark.parametrize("claims", [None, ["admin"], "admin"], ids=repr)
+def test_the_claims_of_an_applications_own_user_are_its_own(claims: Any) -> None:
+    async def test() -> None:
+        user = SimpleNamespace(id="ada", claims=claims)
+        app = Server("guarded", auth=lambda token: user).asgi()
+        assert (await Http(app).modern(1, "server/discover", headers=GOOD)).status == 200
 
     run(test())
 
