@@ -253,6 +253,7 @@ def test_a_new_token_that_is_refused_is_an_error_and_not_a_loop() -> None:
         ({"metadata": {"issuer": "https://other.example"}}, "names another issuer"),
         ({"metadata": {"registration_endpoint": None}}, r"give OAuth\(client_id="),
         ({"resource": {"resource": "https://evil.example/mcp"}}, "is about another resource"),
+        ({"resource": {"resource": "https://["}}, "is about another resource"),
         ({"resource": {"authorization_servers": []}}, "names no authorization server"),
         ({"resource": {"authorization_servers": ["http://as.example"]}}, "must begin with https://"),
         ({"resource": {"authorization_servers": "x"}}, "is not valid"),
