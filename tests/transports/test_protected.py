@@ -166,6 +166,24 @@ def test_an_endpoint_that_is_mounted_serves_its_metadata_below_its_own_path() ->
     run(test())
 
 
+@pytest.mark.parametrize(
+    ("root", "path"),
+    [('/a", error="b', "/a%22,%20error=%22b"), ("/a\r\nb: c", "/a%0D%0Ab:%20c"), ("/ü@x", "/%C3%BC@x")],
+)
+def test_where_it_is_mounted_may_be_what_the_client_has_written(root: str, path: str) -> None:
+    """As a route with a variable has it: `Mount("/{tenant}", server.asgi())`."""
+
+    async def test() -> None:
+        http = serving(root_path=root)
+        response = await http.modern(1, "server/discover", path=f"{root}/")
+        url = f"http://localhost:8000{path}{WELL_KNOWN}"
+        assert fields(response.headers["www-authenticate"]) == {"scope": "mcp", "resource_metadata": url}
+        response = await http.send(method="GET", path=root + WELL_KNOWN)
+        assert response.json()["resource"] == f"http://localhost:8000{path}"
+
+    run(test())
+
+
 def test_a_host_that_cannot_be_a_host_is_not_repeated() -> None:
     async def test() -> None:
         http = serving(allowed_hosts=["*"])
