@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hmac import compare_digest
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -192,8 +192,5 @@ def is_same_redirect(known: str, given: str) -> bool:
     if known == given:
         return True
     ours, theirs = split_url(known), split_url(given)
-    return ours.scheme == "http" and is_redirect(given) and _without_port(ours) == _without_port(theirs)
-
-
-def _without_port(parts: SplitResult) -> tuple[str, str | None, str, str]:
-    return parts.scheme, parts.hostname, parts.path, parts.query
+    same = (ours.scheme, ours.hostname, ours[2:]) == (theirs.scheme, theirs.hostname, theirs[2:])
+    return same and ours.scheme == "http" and is_redirect(given)

@@ -93,8 +93,7 @@ class Upstream:
     async def redeem(self, code: str, transaction: Transaction, callback: str) -> tuple[User, UpstreamTokens]:
         """Who has signed in, and the tokens of the provider."""
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": callback}
-        form["code_verifier"] = transaction.verifier
-        said = await self._ask(form)
+        said = await self._ask({**form, "code_verifier": transaction.verifier})
         tokens = _tokens(said, UpstreamTokens(""))
         user = await self._user(said, tokens)
         named = transaction.nonce if user is None or self.application.by_token else str(user.claims.get("nonce"))
@@ -116,8 +115,8 @@ class Upstream:
         # kept as one that is due: until the person is confirmed, the next attempt asks again.
         await keep(replace(renewed, expires=tokens.expires))
         user = await self._user(said, renewed) if "id_token" in said else None
-        if user is None and "id_token" in said:
-            raise SignInRefused(f"{self.application.provider} did not say who is signed in")
+        if user is None and "id_token" in said:  # perhaps its keys cannot be read: that is no answer about the person
+            raise AuthError(503, f"{self.application.provider} did not say who is signed in")
         await keep(renewed)
         return user
 
@@ -128,7 +127,7 @@ class Upstream:
         user = await self._ids.verify(token) if isinstance(token, str) else None
         return await self._informed(user, tokens) if isinstance(user, User) else None
 
-    async def _informed(self, user: User, tokens: UpstreamTokens) -> User | None:
+    async def _informed(self, user: User, tokens: UpstreamTokens) -> User:
         """A user with what the provider says of people only when it is asked: many do not put that into ID tokens."""
         try:
             url = str((await self._known())["userinfo_endpoint"])
@@ -139,7 +138,9 @@ class Upstream:
                 raise AuthError(503, f"{self.application.provider} does not answer: {error}") from None
             log.info("nothing more is known of a user: %s", error)
             return user
-        return User(user.subject, user.issuer, (), {**said, **user.claims}) if said.get("sub") == user.subject else None
+        if said.get("sub") != user.subject:
+            raise SignInRefused(f"{self.application.provider} names two people at once")
+        return User(user.subject, user.issuer, (), {**said, **user.claims})
 
     async def _ask(self, form: dict[str, str]) -> JsonObject:
         """What the token endpoint answers. AuthError: it does not; SignInRefused: it says no."""
