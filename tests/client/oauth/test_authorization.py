@@ -241,6 +241,7 @@ def test_a_new_token_that_is_refused_is_an_error_and_not_a_loop() -> None:
     ("settings", "said"),
     [
         ({"answer": {"code": "", "error": "access_denied", "error_description": "No."}}, "access_denied: No."),
+        ({"answer": {"code": "", "error": "denied", "error_description": "\x1b[2J"}}, "did not succeed: denied$"),
         ({"answer": {"iss": "https://evil.example", "error": "s3cret"}}, "does not come from http://127"),
         ({"answer": {"code": ""}}, "has no code"),
         ({"refuses": {"authorization_code": "invalid_grant"}}, "refuses: invalid_grant: Not today"),

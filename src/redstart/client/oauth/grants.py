@@ -233,7 +233,8 @@ def _code(answer: dict[str, str], server: IssuerMetadata) -> str:
     if issuer != server.issuer and (issuer is not None or expected):  # exactly: RFC 9207
         raise SignInError(f"the answer to the sign-in does not come from {server.issuer}")
     if "error" in answer:
-        said = ": ".join(answer[name][:300] for name in ("error", "error_description") if answer.get(name))
+        parts = (answer.get(name, "") for name in ("error", "error_description"))
+        said = ": ".join(part[:300] for part in parts if part and part.isprintable())
         raise SignInError(f"the sign-in did not succeed: {said}", code=answer["error"])
     if not answer.get("code"):
         raise SignInError("the answer to the sign-in has no code")
