@@ -129,8 +129,7 @@ class OAuthClients:
             if not isinstance(listed, list) or known not in listed:
                 raise OAuthError("invalid_client_metadata", f"{field} must have {known}")
         password, name = "" if method == "none" else secret(), _name(document) or "An application without a name"
-        client = OAuthClient("", name, redirects, method, digest(password) if password else "")
-        id = self._kept.seal("client", client)
+        id = self._kept.seal("client", OAuthClient("", name, redirects, method, digest(password) if password else ""))
         said: JsonObject = {"client_id": id, "client_id_issued_at": int(time.time()), "client_name": name}
         said |= {"redirect_uris": redirects, "response_types": ["code"], "token_endpoint_auth_method": method}
         said |= {"grant_types": ["authorization_code", "refresh_token"]}
