@@ -177,6 +177,22 @@ def test_a_refresh_token_that_is_refused_leads_to_a_new_sign_in() -> None:
     assert kinds(site) == {"authorization_code": 2, "refresh_token": 1}
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_an_authorization_server_that_is_busy_for_a_moment_keeps_the_refresh_token(status: int) -> None:
+    site = Site(refuses={"refresh_token": "temporarily_unavailable"}, refuses_with=status)
+
+    async def main() -> None:
+        async with signed_in(site) as c:
+            site.valid.clear()
+            with pytest.raises(SignInError, match="temporarily_unavailable"):
+                await c.request("x/y")
+            site.refuses = {}
+            await c.request("x/y")
+
+    run(main())
+    assert kinds(site) == {"authorization_code": 1, "refresh_token": 2}
+
+
 def test_requests_that_are_refused_at_the_same_time_lead_to_one_sign_in() -> None:
     site = Site(token={"refresh_token": None})
 

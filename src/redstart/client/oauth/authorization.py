@@ -131,7 +131,7 @@ class Authorization:
         try:
             renewed = await endpoint.request(form, tokens.client, tokens.scope)
         except SignInError as error:
-            if error.code is None:  # no answer of an authorization server: the token may still be good
+            if error.code is None:  # no answer, or none that lasts: the token may still be good
                 raise
             self._grant.store.save(self._key, kept(msgspec.structs.replace(tokens, refresh_token=None)))
             return None
