@@ -177,6 +177,19 @@ def test_a_refresh_token_that_is_refused_leads_to_a_new_sign_in() -> None:
     assert kinds(site) == {"authorization_code": 2, "refresh_token": 1}
 
 
+def test_a_registration_that_is_not_known_any_more_is_made_again() -> None:
+    site = Site(refuses={"refresh_token": "invalid_client"})
+
+    async def main() -> None:
+        async with signed_in(site) as c:
+            site.valid.clear()
+            await c.request("x/y")
+
+    run(main())
+    assert len(site.registered) == 2
+    assert kinds(site) == {"authorization_code": 2, "refresh_token": 1}
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_an_authorization_server_that_is_busy_for_a_moment_keeps_the_refresh_token(status: int) -> None:
     site = Site(refuses={"refresh_token": "temporarily_unavailable"}, refuses_with=status)

@@ -184,7 +184,7 @@ class OAuth(TokenGrant):
 
     def _stored(self, server: IssuerMetadata) -> Registration | None:
         try:
-            return msgspec.convert(self.store.load(_client_key(server)), Registration)
+            return msgspec.convert(self.store.load(client_key(server.issuer)), Registration)
         except msgspec.ValidationError:
             return None
 
@@ -218,12 +218,13 @@ class OAuth(TokenGrant):
         except msgspec.ValidationError as error:
             raise SignInError(f"{what} {server.registration_endpoint} answers with something else: {error}") from None
         client.scope = attempt.scope
-        self.store.save(_client_key(server), msgspec.to_builtins(client))
+        self.store.save(client_key(server.issuer), msgspec.to_builtins(client))
         return client
 
 
-def _client_key(server: IssuerMetadata) -> str:
-    return f"client {server.issuer}"
+def client_key(issuer: str) -> str:
+    """Where the registration at an authorization server is kept."""
+    return f"client {issuer}"
 
 
 def _code(answer: dict[str, str], server: IssuerMetadata) -> str:
