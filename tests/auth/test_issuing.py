@@ -1339,6 +1339,30 @@ def test_one_address_cannot_open_pages_without_end(provider: Provider, monkeypat
     play(provider, script)
 
 
+def test_one_person_cannot_refresh_without_end(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each refresh may ask the provider, which limits how often the application of everybody may ask it."""
+    monkeypatch.setattr(issuing, "BURST", 3.0)
+    for what in ("register", "page", "agree"):
+        monkeypatch.setitem(issuing.RATES, what, 1000.0)
+    monkeypatch.setitem(issuing.RATES, "refresh", 0.01)
+
+    async def script(browser: Browser) -> None:
+        token, other = [(await browser.tokens())["refresh_token"] for _ in range(2)]
+        browser.http.cookies.clear()
+        bobs = (await browser.tokens("bob"))["refresh_token"]
+        for _ in range(3):
+            token = (await browser.refresh(token)).json()["refresh_token"]
+        for one in (token, other):  # the limit is for the person
+            refused = await browser.refresh(one)
+            assert error_of(refused) == (429, "temporarily_unavailable")
+            assert int(refused.headers["retry-after"]) >= 1
+        assert (await browser.refresh(bobs)).status_code == 200
+        monkeypatch.setitem(issuing.RATES, "refresh", 1e9)
+        assert (await browser.refresh(token)).status_code == 200  # it was not used up
+
+    play(provider, script)
+
+
 def test_the_store_holds_nothing_that_can_be_read(provider: Provider) -> None:
     store = MemoryStore()
 

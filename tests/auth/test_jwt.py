@@ -85,6 +85,9 @@ BAD: dict[str, Callable[[Issuer], str]] = {
     "deep claims that are signed": lambda issuer: _signed(
         issuer, f"{issuer.token().split('.')[0]}.{_deep(_claims(issuer))}"
     ),
+    "half of a character in a claim": lambda issuer: _signed(
+        issuer, f"{issuer.token().split('.')[0]}.{_part({**_claims(issuer), 'name': chr(0xD83D)})}"
+    ),
     "an algorithm of another kind of key": lambda issuer: f"{_part({'alg': 'ES256', 'kid': 'one'})}.e30.e30",
     "expired": lambda issuer: issuer.token({"exp": time.time() - 60}),
     "no expiry": lambda issuer: issuer.token({"exp": None}),

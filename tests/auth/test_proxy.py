@@ -9,11 +9,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from joserfc import jws
+from joserfc.jwk import RSAKey
 
 from auth.proxied import VERIFIER, Browser
 from auth.support import issuing
 from redstart import Server, User
-from redstart.auth import JWT, Auth0, Cognito, Entra, GitHub, Google, Keycloak, OAuthProxy, Okta, OpenID, WorkOS
+from redstart.auth import JWT, Auth0, Cognito, Entra, GitHub, Google, Keycloak, OAuthProxy, Okta, OpenID, WorkOS, keys
 from redstart.features.errors import SettingsError
 from support import run
 from transports.support import Http
@@ -322,5 +324,123 @@ def test_only_an_answer_of_the_provider_ends_a_sign_in(path: str, status: int, e
                 site.serve("/me", info)
                 site.serve("/token", said)
                 assert (await browser.refresh(token)).status_code == (200 if expected[0] == 503 else 400)
+
+        run(main(), server)
+
+
+def test_the_new_refresh_token_of_a_provider_is_kept_before_anything_else() -> None:
+    """A provider that rotates its refresh tokens takes each once, so losing the new one would end the sign-in."""
+    with issuing() as site:
+        site.publish()
+        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", "userinfo_endpoint": f"{site.url}/me"}
+        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
+        site.serve("/.well-known/openid-configuration", {**known, **places})
+        site.serve("/me", {"sub": "ada"})
+        server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
+        given: list[str] = []
+        nonce = ""
+
+        def exchange(form: bytes) -> tuple[int, dict[str, str], bytes]:
+            sent = parse_qs(form.decode())
+            if sent["grant_type"] == ["refresh_token"] and sent["refresh_token"] != given[-1:]:
+                return 400, {}, b'{"error": "invalid_grant"}'
+            given.append(f"refresh {len(given)}")
+            id_token = site.token({"aud": "web", "nonce": nonce})
+            said = {"access_token": "x", "refresh_token": given[-1], "expires_in": 1, "id_token": id_token}
+            return 200, {}, json.dumps(said).encode()
+
+        site.documents["/token"] = exchange
+
+        async def main() -> None:
+            nonlocal nonce
+            url = "http://127.0.0.1:9/mcp"
+            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
+                await browser.register()
+                sent = (await browser.agree(await browser.page())).headers["location"]
+                query = parse_qs(urlsplit(sent).query)
+                nonce = query["nonce"][0]
+                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+                token = (await browser.redeem(answer["code"])).json()["refresh_token"]
+                site.serve("/me", {}, 500)
+                assert (await browser.refresh(token)).status_code == 503
+                site.serve("/me", {"sub": "eve"})  # it is asked again, with the new one
+                assert (await browser.refresh(token)).status_code == 400
+                assert given == ["refresh 0", "refresh 1", "refresh 2"]
+
+        run(main(), server)
+
+
+def test_an_id_token_that_cannot_be_checked_says_nothing_about_the_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider has a new key, and its list of keys cannot be read at this moment."""
+    monkeypatch.setattr(keys, "PAUSE", 0.0)
+    with issuing() as site:
+        site.publish()
+        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", "token_endpoint": f"{site.url}/token"}
+        site.serve("/.well-known/openid-configuration", {**known, "authorization_endpoint": f"{site.url}/auth"})
+        site.serve("/me", {"sub": "ada"})
+        server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
+
+        async def main() -> None:
+            url = "http://127.0.0.1:9/mcp"
+            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
+                await browser.register()
+                sent = (await browser.agree(await browser.page())).headers["location"]
+                query = parse_qs(urlsplit(sent).query)
+                claims = {"aud": "web", "nonce": query["nonce"][0]}
+                tokens = {"access_token": "x", "refresh_token": "y", "expires_in": 1}
+                site.serve("/token", {**tokens, "id_token": site.token(claims)})
+                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+                token = (await browser.redeem(answer["code"])).json()["refresh_token"]
+                site.keys.insert(0, RSAKey.generate_key(2048, parameters={"kid": "two"}))
+                site.serve("/token", {**tokens, "id_token": site.token(claims)})
+                published = site.documents.pop("/jwks")
+                assert (await browser.refresh(token)).status_code == 503
+                site.documents["/jwks"] = published
+                assert (await browser.refresh(token)).status_code == 200
+
+        run(main(), server)
+
+
+HALF = "\ud83d"  # of an emoji, where a program has cut a name
+
+
+@pytest.mark.parametrize(
+    ("claims", "said", "expected"),
+    [
+        ({}, {"expires_in": -(10**400)}, (200, None)),
+        ({"name": HALF}, {}, (503, "temporarily_unavailable")),
+        ({"nonce": HALF}, {}, (503, "temporarily_unavailable")),
+    ],
+    ids=["an end that no clock has", "half of a character", "half of a character that is compared"],
+)
+def test_a_provider_that_answers_oddly_is_no_500(
+    claims: dict[str, Any], said: dict[str, Any], expected: tuple[int, str | None]
+) -> None:
+    with issuing() as site:
+        site.publish()
+        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks"}
+        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
+        site.serve("/.well-known/openid-configuration", {**known, **places, "userinfo_endpoint": f"{site.url}/me"})
+        site.serve("/me", {"sub": "ada"})
+        server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
+
+        def serve(nonce: str, **more: Any) -> None:
+            payload = {"iss": site.url, "aud": "web", "sub": "ada", "exp": 9e9, "nonce": nonce, **more}
+            id_token = jws.serialize_compact({"alg": "RS256", "kid": "one"}, json.dumps(payload), site.keys[0])
+            tokens = {"access_token": "x", "refresh_token": "y", "expires_in": 1}
+            site.serve("/token", {**tokens, "id_token": id_token, **(said if more else {})})
+
+        async def main() -> None:
+            url = "http://127.0.0.1:9/mcp"
+            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
+                await browser.register()
+                sent = (await browser.agree(await browser.page())).headers["location"]
+                query = parse_qs(urlsplit(sent).query)
+                serve(query["nonce"][0])
+                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+                token = (await browser.redeem(answer["code"])).json()["refresh_token"]
+                serve(**{"nonce": query["nonce"][0], "refreshed": True, **claims})
+                answered = await browser.refresh(token)
+                assert (answered.status_code, answered.json().get("error")) == expected
 
         run(main(), server)

@@ -153,6 +153,31 @@ def test_over_http_a_client_is_told_what_to_ask_for() -> None:
     run(test())
 
 
+def test_a_tool_that_calls_another_one_needs_the_scopes_of_both() -> None:
+    """A client that asks for exactly those of the challenge must not lose the ones that it has."""
+    auth = BearerTokens({"reader": READER})
+    server = Server("notes", auth=auth)
+
+    @server.tool(scopes="notes:write")
+    async def write() -> str:
+        return "written"
+
+    @server.tool(scopes=["notes:read", "mcp"])
+    async def outer(ctx: Context) -> str:
+        return first(await ctx.call_tool("write", {}))
+
+    async def test() -> None:
+        headers = {"authorization": "Bearer reader"}
+        call = {"name": "outer", "arguments": {}}
+        refused = await Http(server.asgi()).modern(1, "tools/call", call, headers=headers)
+        assert refused.status == 403
+        assert fields(refused.headers["www-authenticate"])["scope"] == "notes:read mcp notes:write"
+        assert refused.json()["error"]["message"] == "write needs a token with the scopes: notes:write"
+        assert refused.json()["error"]["data"] == {"requiredScopes": ["notes:read", "mcp", "notes:write"]}
+
+    run(test())
+
+
 def test_a_session_is_told_too_and_a_batch_as_a_whole_is_not_refused() -> None:
     async def test() -> None:
         http = guarded()

@@ -303,6 +303,22 @@ def test_under_the_path_of_another_application(root: str) -> None:
     run(test())
 
 
+def test_a_path_that_the_client_has_written_makes_no_event_of_its_own() -> None:
+    server = Server("mounted")
+
+    async def test() -> None:
+        http = Http(server.asgi(legacy_sse=True), root_path="/a\n\ndata: b")
+        stream = http.start(method="GET", path="/a\n\ndata: b/sse")
+        await stream.until(lambda r: r.events())
+        (event,) = stream.events()
+        assert event["data"].startswith("/a%0A%0Adata:%20b/messages?session_id=")
+        stream.disconnect()
+        await asyncio.wait([stream.task])
+        await server.runtime.stop()
+
+    run(test())
+
+
 def test_a_client_that_goes_makes_room_for_the_subscriptions_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriptions, "MAX_SUBSCRIBED_BY_ALL", 2000)
     server = Server("legacy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,6 +59,16 @@ def test_a_challenge_says_what_is_wrong_and_what_is_needed(
         expected = {**said, "scope": "mcp", "resource_metadata": METADATA}
         assert fields(response.headers["www-authenticate"]) == expected
         assert "good" not in response.body.decode()
+
+    run(test())
+
+
+@pytest.mark.parametrize("claims", [None, ["admin"], "admin"], ids=repr)
+def test_the_claims_of_an_applications_own_user_are_its_own(claims: Any) -> None:
+    async def test() -> None:
+        user = SimpleNamespace(id="ada", claims=claims)
+        app = Server("guarded", auth=lambda token: user).asgi()
+        assert (await Http(app).modern(1, "server/discover", headers=GOOD)).status == 200
 
     run(test())
 
@@ -151,6 +162,24 @@ def test_an_endpoint_that_is_mounted_serves_its_metadata_below_its_own_path() ->
         assert url == f"http://localhost:8000/tools/mcp{WELL_KNOWN}"
         response = await http.send(method="GET", path=url.removeprefix("http://localhost:8000"))
         assert response.json()["resource"] == "http://localhost:8000/tools/mcp"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("root", "path"),
+    [('/a", error="b', "/a%22,%20error=%22b"), ("/a\r\nb: c", "/a%0D%0Ab:%20c"), ("/ü@x", "/%C3%BC@x")],
+)
+def test_where_it_is_mounted_may_be_what_the_client_has_written(root: str, path: str) -> None:
+    """As a route with a variable has it: `Mount("/{tenant}", server.asgi())`."""
+
+    async def test() -> None:
+        http = serving(root_path=root)
+        response = await http.modern(1, "server/discover", path=f"{root}/")
+        url = f"http://localhost:8000{path}{WELL_KNOWN}"
+        assert fields(response.headers["www-authenticate"]) == {"scope": "mcp", "resource_metadata": url}
+        response = await http.send(method="GET", path=root + WELL_KNOWN)
+        assert response.json()["resource"] == f"http://localhost:8000{path}"
 
     run(test())
 

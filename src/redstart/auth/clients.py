@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hmac import compare_digest
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -129,8 +129,7 @@ class OAuthClients:
             if not isinstance(listed, list) or known not in listed:
                 raise OAuthError("invalid_client_metadata", f"{field} must have {known}")
         password, name = "" if method == "none" else secret(), _name(document) or "An application without a name"
-        client = OAuthClient("", name, redirects, method, digest(password) if password else "")
-        id = self._kept.seal("client", client)
+        id = self._kept.seal("client", OAuthClient("", name, redirects, method, digest(password) if password else ""))
         said: JsonObject = {"client_id": id, "client_id_issued_at": int(time.time()), "client_name": name}
         said |= {"redirect_uris": redirects, "response_types": ["code"], "token_endpoint_auth_method": method}
         said |= {"grant_types": ["authorization_code", "refresh_token"]}
@@ -192,8 +191,5 @@ def is_same_redirect(known: str, given: str) -> bool:
     if known == given:
         return True
     ours, theirs = split_url(known), split_url(given)
-    return ours.scheme == "http" and is_redirect(given) and _without_port(ours) == _without_port(theirs)
-
-
-def _without_port(parts: SplitResult) -> tuple[str, str | None, str, str]:
-    return parts.scheme, parts.hostname, parts.path, parts.query
+    same = (ours.scheme, ours.hostname, ours[2:]) == (theirs.scheme, theirs.hostname, theirs[2:])
+    return same and ours.scheme == "http" and is_redirect(given)

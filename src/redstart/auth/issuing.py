@@ -43,9 +43,10 @@ GRACE: Final = 30.0
 """Seconds for which the last refresh token still works: its client may not have got the answer, or may run twice."""
 MAX_BODY: Final = 64 * 1024
 MAX_STATE: Final = 4096
-BURST, RATES = 100.0, {"register": 0.2, "page": 2.0, "agree": 0.2, "sign-in": 50 / 86400}
-"""How often one address may register clients, open the page or agree, and one person sign in: at once, and a second
-after that. What is kept of those who agree and sign in is then a small part of the room for all of them."""
+BURST, RATES = 100.0, {"register": 0.2, "page": 2.0, "agree": 0.2, "refresh": 0.2, "sign-in": 50 / 86400}
+"""How often one address may register clients, open the page or agree, and one person refresh tokens or sign in: at
+once, and a second after that. What is kept of those who agree and sign in is then a small part of the room for all of
+them, and one person does not use up what the provider allows to the application of all."""
 ALLOW_SECONDS: Final = 10.0
 _CHALLENGE: Final = re.compile(r"[\w-]{43}", re.ASCII)
 _VERIFIER: Final = re.compile(r"[\w.~-]{43,128}", re.ASCII)
@@ -202,10 +203,10 @@ class IssuingServer:
         else:
             await visit.json({"error": refusal.code, "error_description": text}, refusal.status, *headers)
 
-    async def _limit(self, visit: OAuthVisit, what: str) -> None:
-        wait = await self._kept.may(what, visit.client, RATES[what], BURST)
+    async def _limit(self, what: str, whom: str) -> None:
+        wait = await self._kept.may(what, whom, RATES[what], BURST)
         if wait:
-            text = "Too many requests come from your address; try again in a minute"
+            text = "Too many requests come from you, or from your address; try again in a minute"
             raise OAuthError("temporarily_unavailable", text, 429, {"retry-after": str(int(wait) + 1)})
 
     # ------------------------------------------------------------ what clients are told
@@ -231,7 +232,7 @@ class IssuingServer:
         await visit.json({"keys": []})
 
     async def _register(self, visit: OAuthVisit) -> None:
-        await self._limit(visit, "register")
+        await self._limit("register", visit.client)
         try:
             document = decode(await visit.body())
         except (ValueError, RecursionError):
@@ -243,7 +244,7 @@ class IssuingServer:
     # ------------------------------------------------------------ a person signs in
 
     async def _authorize(self, visit: OAuthVisit) -> None:
-        await self._limit(visit, "page")
+        await self._limit("page", visit.client)
         fields = visit.query()
         client = await self._clients.find(fields.get("client_id", ""))
         if client is None:
@@ -274,7 +275,7 @@ class IssuingServer:
         return asked
 
     async def _consent(self, visit: OAuthVisit) -> None:
-        await self._limit(visit, "agree")
+        await self._limit("agree", visit.client)
         fields = await visit.form()
         asked = self._kept.open("asked", fields.get("asked", ""), Wanted)
         if asked is None or asked.expires < time.time() or asked.resource != visit.issuer:
@@ -379,6 +380,7 @@ class IssuingServer:
         wanted = form.get("scope", "").split() or found.scopes
         if not set(wanted) <= set(found.scopes):
             raise OAuthError("invalid_scope", "The refresh token does not have all of these scopes")
+        await self._limit("refresh", f"{found.provider} {found.subject}")
         found = await self._after(turn)
         # For a moment after a turn its client may not have got the answer, and sends the same token again.
         if found is not None and (found.generation != turn.generation + 1 or time.time() - found.rotated > GRACE):
@@ -428,7 +430,7 @@ class IssuingServer:
 
         Without `check` it is asked only if its token is about to expire.
         """
-        deadline = time.monotonic() + records.PATIENCE
+        deadline, seconds = time.monotonic() + records.PATIENCE, self._policy.sign_in_seconds
         while time.monotonic() < deadline:
             tokens = await self._kept.get("upstream", id, records.UpstreamTokens)
             if tokens is None:
@@ -440,12 +442,7 @@ class IssuingServer:
                 await asyncio.sleep(0.05)  # a refresh token of the provider must not be used twice
                 continue
             try:
-                user, renewed = await self._upstream.renew(tokens)
-                if renewed is not tokens:
-                    await self._kept.put("upstream", id, renewed, self._policy.sign_in_seconds)
-                    if await self._kept.get("ended", id, bool):
-                        await self._kept.delete("upstream", id)
-                return user
+                return await self._upstream.renew(tokens, lambda new: self._kept.keep("upstream", id, new, seconds))
             finally:
                 if alone:
                     await self._kept.delete("renewing", id)

@@ -22,7 +22,7 @@ from redstart.auth.keys import IssuerKeys
 from redstart.features.errors import SettingsError
 from redstart.features.principal import User
 from redstart.features.rules import is_scope
-from redstart.wire.jsonrpc import JsonObject
+from redstart.wire.jsonrpc import JsonObject, encode
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key
@@ -148,7 +148,9 @@ def _signed(token: str, key: Key | None, algorithm: str) -> JsonObject | None:
     if key is None or key.alg not in (None, algorithm):
         return None
     try:
-        return dict(jwt.decode(token, key, algorithms=[algorithm]).claims)
+        claims = dict(jwt.decode(token, key, algorithms=[algorithm]).claims)
+        encode(claims)  # a text that is not Unicode, as half of an emoji, could neither be kept nor sent
+        return claims
     except (JoseError, ValueError, TypeError, RecursionError):
         return None
 

@@ -153,9 +153,13 @@ class Kept:
         await self.delete("sign-in", id)
         await self.delete("upstream", id)
 
+    async def keep(self, kind: str, id: str, value: object, seconds: float) -> bool:
+        """Keep a record of a sign-in; False: it has ended."""
+        await self.put(kind, id, value, seconds)
+        if ended := await self.get("ended", id, bool):
+            await self.delete(kind, id)
+        return not ended
+
     async def advance(self, id: str, sign_in: SignIn) -> bool:
         """Keep a sign-in with its next generation; False: it has ended."""
-        await self.put("sign-in", id, sign_in, sign_in.expires - time.time())
-        if ended := await self.get("ended", id, bool):
-            await self.delete("sign-in", id)
-        return not ended
+        return await self.keep("sign-in", id, sign_in, sign_in.expires - time.time())

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from redstart.access.verifier import AuthError
 from redstart.auth.fetch import Fetcher, FetchError
@@ -92,8 +93,7 @@ class Upstream:
     async def redeem(self, code: str, transaction: Transaction, callback: str) -> tuple[User, UpstreamTokens]:
         """Who has signed in, and the tokens of the provider."""
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": callback}
-        form["code_verifier"] = transaction.verifier
-        said = await self._ask(form)
+        said = await self._ask({**form, "code_verifier": transaction.verifier})
         tokens = _tokens(said, UpstreamTokens(""))
         user = await self._user(said, tokens)
         named = transaction.nonce if user is None or self.application.by_token else str(user.claims.get("nonce"))
@@ -101,22 +101,24 @@ class Upstream:
             raise SignInRefused(f"{self.application.provider} did not say who has signed in")
         return user, tokens
 
-    async def renew(self, tokens: UpstreamTokens) -> tuple[User | None, UpstreamTokens]:
+    async def renew(self, tokens: UpstreamTokens, keep: Callable[[UpstreamTokens], Awaitable[object]]) -> User | None:
         """Ask the provider again about a person; the user if it says anything new. SignInRefused: no longer."""
         if self.application.by_token is not None:
-            user = await self.application.by_token(tokens.access)
-            if user is None:
+            if (user := await self.application.by_token(tokens.access)) is None:
                 raise SignInRefused(f"{self.application.provider} has withdrawn its token")
-            return user, tokens
+            return user
         if not tokens.refresh or not is_due(tokens):
-            return None, tokens
+            return None
         said = await self._ask({"grant_type": "refresh_token", "refresh_token": tokens.refresh})
         renewed = _tokens(said, tokens)
-        if "id_token" not in said:
-            return None, renewed
-        if (user := await self._user(said, renewed)) is None:
-            raise SignInRefused(f"{self.application.provider} did not say who is signed in")
-        return user, renewed
+        # The old refresh token may be used up, so the new one must not be lost if the provider goes away now. It is
+        # kept as one that is due: until the person is confirmed, the next attempt asks again.
+        await keep(replace(renewed, expires=tokens.expires))
+        user = await self._user(said, renewed) if "id_token" in said else None
+        if user is None and "id_token" in said:  # perhaps its keys cannot be read: that is no answer about the person
+            raise AuthError(503, f"{self.application.provider} did not say who is signed in")
+        await keep(renewed)
+        return user
 
     async def _user(self, said: JsonObject, tokens: UpstreamTokens) -> User | None:
         if self.application.by_token is not None:
@@ -125,7 +127,7 @@ class Upstream:
         user = await self._ids.verify(token) if isinstance(token, str) else None
         return await self._informed(user, tokens) if isinstance(user, User) else None
 
-    async def _informed(self, user: User, tokens: UpstreamTokens) -> User | None:
+    async def _informed(self, user: User, tokens: UpstreamTokens) -> User:
         """A user with what the provider says of people only when it is asked: many do not put that into ID tokens."""
         try:
             url = str((await self._known())["userinfo_endpoint"])
@@ -136,7 +138,9 @@ class Upstream:
                 raise AuthError(503, f"{self.application.provider} does not answer: {error}") from None
             log.info("nothing more is known of a user: %s", error)
             return user
-        return User(user.subject, user.issuer, (), {**said, **user.claims}) if said.get("sub") == user.subject else None
+        if said.get("sub") != user.subject:
+            raise SignInRefused(f"{self.application.provider} names two people at once")
+        return User(user.subject, user.issuer, (), {**said, **user.claims})
 
     async def _ask(self, form: dict[str, str]) -> JsonObject:
         """What the token endpoint answers. AuthError: it does not; SignInRefused: it says no."""
@@ -168,5 +172,5 @@ def is_due(tokens: UpstreamTokens) -> bool:
 
 def _tokens(said: JsonObject, before: UpstreamTokens) -> UpstreamTokens:
     refresh, seconds = said.get("refresh_token"), said.get("expires_in")
-    expires = time.time() + min(seconds, 1e9) if isinstance(seconds, int | float) else 0.0
+    expires = time.time() + min(max(seconds, 0), 1e9) if isinstance(seconds, int | float) else 0.0
     return UpstreamTokens(said["access_token"], refresh if isinstance(refresh, str) else before.refresh, expires)

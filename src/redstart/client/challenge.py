@@ -42,5 +42,6 @@ def read_challenge(status: int, headers: Iterable[str], peer: str | None = None)
     found: dict[str, str] = {}
     for header in headers:
         for name, quoted, plain in _PARAMETER.findall(header[:MAX_HEADER]):
-            found.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or plain)
+            if (value := re.sub(r"\\(.)", r"\1", quoted) or plain).isprintable():  # errors have it in their text
+                found.setdefault(name.lower(), value)
     return Challenge(status, found.get("resource_metadata"), found.get("scope"), found.get("error"), peer)

@@ -42,7 +42,8 @@ class User(Struct, frozen=True, tag_field="kind", tag="redstart.User", metaclass
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        if not _is_name(self.subject):
+        given: object = self.subject
+        if not isinstance(given, str) or not given.strip():
             raise ValueError("subject of a User must be a non-empty text (str)")
         force_setattr(self, "scopes", frozenset(scope_list("scopes of a User", self.scopes)))
 
@@ -50,10 +51,6 @@ class User(Struct, frozen=True, tag_field="kind", tag="redstart.User", metaclass
     def principal(self) -> str:
         """The key of this user. It has a space only after an issuer, which is a URL."""
         return f"{self.issuer} {self.subject}" if self.issuer else self.subject
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
 
 
 def scopes_of(user: object) -> frozenset[str]:

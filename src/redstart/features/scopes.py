@@ -25,10 +25,10 @@ class InsufficientScope(ProtocolError):
 
 def missing(compiled: Compiled[D] | None, call: Call) -> ProtocolError | None:
     """What the caller is told whose token does not have all scopes of a feature; None if it has them."""
-    if compiled is None or scopes_of(call.user).issuperset(scopes := compiled.declared.scopes):
+    if compiled is None or scopes_of(call.user).issuperset(own := compiled.declared.scopes):
         return None
-    text = f"{compiled.key[:200]} needs a token with the scopes: {' '.join(scopes)}"
-    return InsufficientScope(INVALID_REQUEST, text, {"requiredScopes": list(scopes)})
+    text = f"{compiled.key[:200]} needs a token with the scopes: {' '.join(own)}"
+    return InsufficientScope(INVALID_REQUEST, text, {"requiredScopes": [*dict.fromkeys((*call.needed_scopes, *own))]})
 
 
 def guard(compiled: Compiled[Declared]) -> None:

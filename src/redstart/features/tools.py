@@ -221,6 +221,7 @@ class Tools:
         tool = self.items.get(params.name)
         if tool is None or (tool.admits is not None and call.task is None and not tool.admits(call)):
             raise self.catalog.unknown(params.name, call)  # a task was allowed when it was created
+        call.needed_scopes = tool.declared.scopes  # and those of the tools that it calls
         raw = params.arguments
         if tool.header_rules and call.headers is not None and call.dialect.modern:
             check_headers(tool.header_rules, call, raw)

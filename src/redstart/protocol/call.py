@@ -189,7 +189,7 @@ class Call(Struct, eq=False):
     uses: dict[str, int] | None = None
     status: int = 200
     needed_scopes: Sequence[str] = ()
-    """With the status 403: the scopes that a token needs for it."""
+    """The scopes that a token needs for it, as far as that is known: those of its tool; with the status 403 all."""
     outcome: Result | Raw | BaseException | UnsetType | None = None
     """How it ended, where somebody observes calls: UNSET until it has, and None where nobody does."""
     timings: Timings | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from msgspec import Struct
 
@@ -19,7 +19,7 @@ from redstart.protocol.framing import sse_event
 from redstart.protocol.link import Link
 from redstart.transports.address import has_room
 from redstart.transports.guard import accepts
-from redstart.transports.request import HttpRequest, Rejection
+from redstart.transports.request import IN_PATHS, HttpRequest, Rejection
 from redstart.transports.response import give_up
 from redstart.transports.shares import SOON, Rates
 from redstart.transports.stream import Writer
@@ -94,7 +94,7 @@ class LegacySse:
             raise Rejection(503, _TOO_MANY_STREAMS, SOON)
         id = secrets.token_urlsafe(24)
         writer = Writer(request, [])
-        where = f"{request.root}{POST}?session_id={id}"
+        where = f"{quote(request.root, IN_PATHS)}{POST}?session_id={id}"
         writer.push(b"event: endpoint\ndata: %b\n\n" % where.encode())
         peer = self._peers[id] = _Peer(self._runtime.link(), writer, principal_key(request.user), owner)
         self._runtime.hub.join(peer)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from redstart.access.authenticator import Authenticator
 from redstart.access.verifier import AuthError, is_token
 from redstart.transports.address import client_site
 from redstart.transports.guard import LOOPBACK, split_host
-from redstart.transports.request import JSON, HttpRequest, Rejection
+from redstart.transports.request import IN_PATHS, JSON, HttpRequest, Rejection
 from redstart.transports.routes import read_request
 from redstart.wire.jsonrpc import encode
 
@@ -51,8 +51,8 @@ class ProtectedResource:
         try:
             given = read_request(request) if self._authenticator.by_request else None
             request.user = await self._authenticator.user(_bearer_token(request), given)
-            audience = getattr(request.user, "claims", {}).get("aud")
-            if self._authenticator.issuer is not None and audience != self._own_url(request):
+            ours = self._authenticator.issuer is not None  # else a user has what claims its application likes
+            if ours and getattr(request.user, "claims", {}).get("aud") != self._own_url(request):
                 raise AuthError(401, "The token is for another server", "invalid_token")
         except AuthError as error:
             challenge = [self.challenge(request, error.code)] if error.status in (400, 401, 403) else []
@@ -69,7 +69,7 @@ class ProtectedResource:
         if self._servers(request) and (site := self._site(request)):
             # Inside of another application only what is below our own path reaches us.
             inserted = "" if request.root else self._public_path or self._path
-            said["resource_metadata"] = f"{site}{request.root}{WELL_KNOWN}{inserted}"
+            said["resource_metadata"] = f"{site}{quote(request.root, IN_PATHS)}{WELL_KNOWN}{inserted}"
         fields = ", ".join(f'{name}="{value}"' for name, value in said.items() if value)
         return b"www-authenticate", f"Bearer {fields}".rstrip().encode("latin-1", "replace")
 
@@ -124,7 +124,7 @@ class ProtectedResource:
 
     def _resource(self, request: HttpRequest) -> str:
         """The URL of this endpoint."""
-        return f"{self._site(request)}{self._public_path or request.root or self._path}"
+        return f"{self._site(request)}{self._public_path or quote(request.root, IN_PATHS) or self._path}"
 
     def _site(self, request: HttpRequest) -> str:
         """The scheme and host under which clients reach the endpoint; empty where a Host header cannot be a host."""

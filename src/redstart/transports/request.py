@@ -28,6 +28,8 @@ WRITE_DEADLINE: Final = 30.0
 JSON: Final = (b"content-type", b"application/json")
 LATER: Final = (b"retry-after", b"2")
 """For a 503 that passes: the store is away."""
+IN_PATHS: Final = "/:@!$&'()*+,;="
+"""What stands in the path of a URL as it is, beside letters and digits."""
 ALLOW_ORIGIN: Final = b"access-control-allow-origin"
 
 

@@ -30,6 +30,7 @@ class Site:
         """Parameters of the answer to a sign-in that are different."""
         self.token: dict[str, Any] = {}
         self.refuses: dict[str, str] = {}
+        self.refuses_with = 400
         """The error for a grant type."""
         self.grants: set[str] | None = None
         """The only scopes that a person agrees to."""
@@ -90,7 +91,7 @@ class Site:
         self.forms.append({**form, "authorization": request.headers.get("authorization", "")})
         kind = form["grant_type"]
         if kind in self.refuses:
-            await request.answer(400, {"error": self.refuses[kind], "error_description": "Not today"})
+            await request.answer(self.refuses_with, {"error": self.refuses[kind], "error_description": "Not today"})
             return
         scope = form.get("scope", "")
         if kind == "authorization_code":

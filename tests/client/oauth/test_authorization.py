@@ -177,6 +177,35 @@ def test_a_refresh_token_that_is_refused_leads_to_a_new_sign_in() -> None:
     assert kinds(site) == {"authorization_code": 2, "refresh_token": 1}
 
 
+def test_a_registration_that_is_not_known_any_more_is_made_again() -> None:
+    site = Site(refuses={"refresh_token": "invalid_client"})
+
+    async def main() -> None:
+        async with signed_in(site) as c:
+            site.valid.clear()
+            await c.request("x/y")
+
+    run(main())
+    assert len(site.registered) == 2
+    assert kinds(site) == {"authorization_code": 2, "refresh_token": 1}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_an_authorization_server_that_is_busy_for_a_moment_keeps_the_refresh_token(status: int) -> None:
+    site = Site(refuses={"refresh_token": "temporarily_unavailable"}, refuses_with=status)
+
+    async def main() -> None:
+        async with signed_in(site) as c:
+            site.valid.clear()
+            with pytest.raises(SignInError, match="temporarily_unavailable"):
+                await c.request("x/y")
+            site.refuses = {}
+            await c.request("x/y")
+
+    run(main())
+    assert kinds(site) == {"authorization_code": 1, "refresh_token": 2}
+
+
 def test_requests_that_are_refused_at_the_same_time_lead_to_one_sign_in() -> None:
     site = Site(token={"refresh_token": None})
 
@@ -241,6 +270,7 @@ def test_a_new_token_that_is_refused_is_an_error_and_not_a_loop() -> None:
     ("settings", "said"),
     [
         ({"answer": {"code": "", "error": "access_denied", "error_description": "No."}}, "access_denied: No."),
+        ({"answer": {"code": "", "error": "denied", "error_description": "\x1b[2J"}}, "did not succeed: denied$"),
         ({"answer": {"iss": "https://evil.example", "error": "s3cret"}}, "does not come from http://127"),
         ({"answer": {"code": ""}}, "has no code"),
         ({"refuses": {"authorization_code": "invalid_grant"}}, "refuses: invalid_grant: Not today"),
@@ -253,6 +283,7 @@ def test_a_new_token_that_is_refused_is_an_error_and_not_a_loop() -> None:
         ({"metadata": {"issuer": "https://other.example"}}, "names another issuer"),
         ({"metadata": {"registration_endpoint": None}}, r"give OAuth\(client_id="),
         ({"resource": {"resource": "https://evil.example/mcp"}}, "is about another resource"),
+        ({"resource": {"resource": "https://["}}, "is about another resource"),
         ({"resource": {"authorization_servers": []}}, "names no authorization server"),
         ({"resource": {"authorization_servers": ["http://as.example"]}}, "must begin with https://"),
         ({"resource": {"authorization_servers": "x"}}, "is not valid"),

@@ -22,6 +22,7 @@ from support import run
         (['Basic realm="x", Bearer scope="a", DPoP algs="ES256", scope="b"'], Challenge(401, scope="a")),
         ([r'Bearer scope="a \"b\""'], Challenge(401, scope='a "b"')),
         (['Bearer scope="never ends'], Challenge(401)),
+        (['Bearer error="e", scope="a\x9b2J"'], Challenge(401, error="e")),  # it would control a terminal
     ],
 )
 def test_a_challenge_is_read(headers: list[str], expected: Challenge) -> None:

@@ -83,7 +83,7 @@ def test_redirects_stay_within_their_origin_and_forms_are_never_redirected() -> 
 
             async def handler(request: Request) -> None:
                 seen.append(request.path)
-                targets = {"/mcp": "/moved", "/away": other, "/round": "/round"}
+                targets = {"/mcp": "/moved", "/away": other, "/round": "/round", "/broken": "https://["}
                 if request.path in targets:
                     await request.answer(307, Location=targets[request.path])
                 else:
@@ -93,6 +93,7 @@ def test_redirects_stay_within_their_origin_and_forms_are_never_redirected() -> 
                 web, origin = OAuthWeb(url), url.removesuffix("/mcp")
                 assert (await web.get(url, "the document")).body == {"found": True}
                 assert (await web.get(f"{origin}/away", "the document")).status == 307
+                assert (await web.get(f"{origin}/broken", "the document")).status == 307
                 assert (await web.post(url, "the form", {}, b"")).status == 307
                 with pytest.raises(SignInError, match="redirects too often"):
                     await web.get(f"{origin}/round", "the document")

@@ -14,7 +14,7 @@ import msgspec
 from redstart.client.challenge import Challenge, Sent
 from redstart.client.errors import SignInError
 from redstart.client.oauth.discovery import ResourceMetadata, discover
-from redstart.client.oauth.grants import Attempt, TokenGrant
+from redstart.client.oauth.grants import Attempt, TokenGrant, client_key
 from redstart.client.oauth.signing import DpopKey
 from redstart.client.oauth.tokens import TokenEndpoint, TokenSet, joined, kept
 from redstart.client.oauth.web import OAuthWeb, checked_url
@@ -131,8 +131,10 @@ class Authorization:
         try:
             renewed = await endpoint.request(form, tokens.client, tokens.scope)
         except SignInError as error:
-            if error.code is None:  # no answer of an authorization server: the token may still be good
+            if error.code is None:  # no answer, or none that lasts: the token may still be good
                 raise
+            if error.code == "invalid_client":  # nobody could sign in with a registration that is not known
+                self._grant.store.save(client_key(tokens.issuer), None)
             self._grant.store.save(self._key, kept(msgspec.structs.replace(tokens, refresh_token=None)))
             return None
         self._keep(renewed)

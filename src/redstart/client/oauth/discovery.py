@@ -14,7 +14,7 @@ from msgspec import Struct
 from redstart.client.challenge import Challenge
 from redstart.client.errors import SignInError
 from redstart.client.oauth.web import OAuthWeb, checked_url
-from redstart.transports.outgoing import shown
+from redstart.transports.outgoing import shown, split_url
 
 _RESOURCE: Final = "/.well-known/oauth-protected-resource"
 _SERVER: Final = "/.well-known/oauth-authorization-server"
@@ -66,7 +66,7 @@ async def find_resource(web: OAuthWeb, url: str, challenge: Challenge) -> Resour
 
 def _covers(resource: str, url: str) -> bool:
     """Whether `resource` is the server at `url`: the same origin, and the same path or one above it."""
-    named, here = urlsplit(resource), urlsplit(url)
+    named, here = split_url(resource), urlsplit(url)
     same = (named.scheme.lower(), named.netloc.lower()) == (here.scheme.lower(), here.netloc.lower())
     return same and (here.path.rstrip("/") + "/").startswith(named.path.rstrip("/") + "/")
 

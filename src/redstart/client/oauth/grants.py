@@ -184,7 +184,7 @@ class OAuth(TokenGrant):
 
     def _stored(self, server: IssuerMetadata) -> Registration | None:
         try:
-            return msgspec.convert(self.store.load(_client_key(server)), Registration)
+            return msgspec.convert(self.store.load(client_key(server.issuer)), Registration)
         except msgspec.ValidationError:
             return None
 
@@ -218,12 +218,13 @@ class OAuth(TokenGrant):
         except msgspec.ValidationError as error:
             raise SignInError(f"{what} {server.registration_endpoint} answers with something else: {error}") from None
         client.scope = attempt.scope
-        self.store.save(_client_key(server), msgspec.to_builtins(client))
+        self.store.save(client_key(server.issuer), msgspec.to_builtins(client))
         return client
 
 
-def _client_key(server: IssuerMetadata) -> str:
-    return f"client {server.issuer}"
+def client_key(issuer: str) -> str:
+    """Where the registration at an authorization server is kept."""
+    return f"client {issuer}"
 
 
 def _code(answer: dict[str, str], server: IssuerMetadata) -> str:
@@ -233,7 +234,8 @@ def _code(answer: dict[str, str], server: IssuerMetadata) -> str:
     if issuer != server.issuer and (issuer is not None or expected):  # exactly: RFC 9207
         raise SignInError(f"the answer to the sign-in does not come from {server.issuer}")
     if "error" in answer:
-        said = ": ".join(answer[name][:300] for name in ("error", "error_description") if answer.get(name))
+        parts = (answer.get(name, "") for name in ("error", "error_description"))
+        said = ": ".join(part[:300] for part in parts if part and part.isprintable())
         raise SignInError(f"the sign-in did not succeed: {said}", code=answer["error"])
     if not answer.get("code"):
         raise SignInError("the answer to the sign-in has no code")

@@ -138,7 +138,8 @@ def refusal(what: str, url: str, answer: WebAnswer) -> SignInError:
     code, description = answer.body.get("error"), answer.body.get("error_description")
     said = ": ".join(str(part)[:300] for part in (code, description) if isinstance(part, str) and part.isprintable())
     text = f"{what} {shown(url)} refuses: {said}" if said else f"{what} {shown(url)}: HTTP {answer.status}"
-    return SignInError(text, code=code if isinstance(code, str) else None)
+    lasts = answer.status < 500 and answer.status != 429  # else it may say something else in a moment
+    return SignInError(text, code=code if isinstance(code, str) and lasts else None)
 
 
 def kept(tokens: TokenSet) -> JsonObject:

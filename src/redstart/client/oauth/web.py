@@ -70,7 +70,10 @@ class OAuthWeb:
         """The document at `url`. A redirect is followed within its origin."""
         for _ in range(_REDIRECTS):
             answer = await self._request("GET", url, what, {}, None)
-            target = urljoin(url, answer.headers.get("location", ""))
+            try:
+                target = urljoin(url, answer.headers.get("location", ""))
+            except ValueError:  # that is not a URL, so it leads nowhere
+                return answer
             if answer.status not in (301, 302, 303, 307, 308) or urlsplit(target)[:2] != urlsplit(url)[:2]:
                 return answer
             url = target
