@@ -14,7 +14,7 @@ from redstart.access.authenticator import Authenticator
 from redstart.access.verifier import AuthError, is_token
 from redstart.transports.address import client_site
 from redstart.transports.guard import LOOPBACK, split_host
-from redstart.transports.request import JSON, HttpRequest, Rejection
+from redstart.transports.request import JSON, LATER, HttpRequest, Rejection
 from redstart.transports.routes import read_request
 from redstart.wire.jsonrpc import encode
 
@@ -55,8 +55,8 @@ class ProtectedResource:
             if self._authenticator.issuer is not None and audience != self._own_url(request):
                 raise AuthError(401, "The token is for another server", "invalid_token")
         except AuthError as error:
-            challenge = [self.challenge(request, error.code)] if error.status in (400, 401, 403) else []
-            raise Rejection(error.status, str(error), *challenge) from None
+            said = LATER if error.status == 503 else self.challenge(request, error.code)
+            raise Rejection(error.status, str(error), *([] if error.status == 500 else [said])) from None
 
     def challenge(self, request: HttpRequest, code: str, scopes: Sequence[str] = ()) -> tuple[bytes, bytes]:
         """The header that tells a client what its token must be, and where to get one.
