@@ -313,7 +313,7 @@ class IssuingServer:
         except SignInRefused as error:
             raise Denied(asked, "access_denied", str(error)) from None
         except Exception as error:  # the provider is away, or allow= has failed
-            log.error("a sign-in failed", exc_info=error)
+            log.error("a sign-in failed: %s", error, exc_info=error.__cause__ if type(error) is AuthError else error)
             raise Denied(asked, "server_error", "The sign-in failed; the log of the server says why") from None
         await visit.answer(asked, code=code)
 

@@ -91,9 +91,8 @@ class Upstream:
 
     async def redeem(self, code: str, transaction: Transaction, callback: str) -> tuple[User, UpstreamTokens]:
         """Who has signed in, and the tokens of the provider."""
-        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": callback}
-        form["code_verifier"] = transaction.verifier
-        said = await self._ask(form)
+        form = {"grant_type": "authorization_code", "code": code, "code_verifier": transaction.verifier}
+        said = await self._ask({**form, "redirect_uri": callback})
         tokens = _tokens(said, UpstreamTokens(""))
         user = await self._user(said, tokens)
         named = transaction.nonce if user is None or self.application.by_token else str(user.claims.get("nonce"))
@@ -144,16 +143,15 @@ class Upstream:
         try:
             known = await self._known()
             methods = known.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-            headers: Mapping[str, str] = {}
-            if app.authorize or not isinstance(methods, list) or "client_secret_basic" not in methods:
-                form |= {"client_id": app.client_id, "client_secret": app.client_secret}
-            else:
-                headers = basic(app.client_id, app.client_secret)
+            by_form = app.authorize or not isinstance(methods, list) or "client_secret_basic" not in methods
+            form |= {"client_id": app.client_id, "client_secret": app.client_secret} if by_form else {}
+            headers = {} if by_form else basic(app.client_id, app.client_secret)
             said = await self._fetcher.post(known["token_endpoint"], form, headers)
         except FetchError as error:
             if error.status in (400, 403):  # 403: Auth0. 401 refuses the application, whose secret may have expired
                 raise SignInRefused(f"{app.provider} refused the sign-in: {error}") from None
-            raise AuthError(503, f"{app.provider} does not answer: {error}") from None
+            why = "does not know this client_id= and client_secret=" if error.status == 401 else "does not answer"
+            raise AuthError(503, f"{app.provider} {why}: {error}") from None
         if not isinstance(said.get("access_token"), str):  # GitHub answers 200 and names an error
             raise SignInRefused(f"{app.provider} refused the sign-in: {str(said.get('error', 'no token'))[:100]}")
         return said
