@@ -160,10 +160,12 @@ def test_the_log_says_once_which_claim_is_wrong(issuer: Issuer, caplog: pytest.L
         verifier(issuer),
         *(elsewhere, elsewhere, issuer.token({"iss": issuer.url + "/"}), issuer.token({"exp": NOW - 3600})),
         issuer.token({"aud": "https://evil.example.com"}, key=RSAKey.generate_key(2048)),  # not of this issuer
+        issuer.token({"sub": None}),
     )
-    aud, iss = (record.getMessage() for record in caplog.records)
+    aud, iss, sub = (record.getMessage() for record in caplog.records)
     assert f"aud is 'https://other.example.com', and audience= is ['{AUDIENCE}']" in aud
     assert f"iss is '{issuer.url}/', and issuer= is '{issuer.url}'" in iss
+    assert "sub is None, cnf is None, and a token must have sub, and no cnf" in sub
 
 
 def _plain(issuer: Issuer) -> RSAKey:
