@@ -69,6 +69,7 @@ class HttpEndpoint:
             headers=self._headers,
             timeout=httpx2.Timeout(self.timeout, read=None, pool=None),  # the connection has its own for reading
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
+            verify=httpx2.create_ssl_context(),  # SSL_CERT_FILE counts for all addresses
             # A proxy that the environment names cannot reach the loopback address of this machine.
             trust_env=host not in ("localhost", "127.0.0.1", "::1"),
         )
