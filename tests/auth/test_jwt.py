@@ -153,6 +153,14 @@ def test_a_new_key_without_an_id_is_found(issuer: Issuer, monkeypatch: pytest.Mo
     run(test())
 
 
+def test_a_number_may_be_a_text_as_an_environment_has_it(issuer: Issuer) -> None:
+    late = issuer.token({"exp": time.time() - 10})
+    assert user_of(verifier(issuer, leeway="20"), late)[0].subject == "ada"
+    assert user_of(verifier(issuer, leeway="5"), late) == [401]
+    with pytest.raises(ValueError, match="half a minute"):
+        verifier(issuer, leeway="half a minute")
+
+
 def test_the_log_says_once_which_claim_is_wrong(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
     """A wrong `audience=` or `issuer=` is nothing that the caller could correct. That tokens expire is usual."""
     elsewhere = issuer.token({"aud": "https://other.example.com"})

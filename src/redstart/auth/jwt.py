@@ -74,7 +74,7 @@ class JWT(TokenVerifier):
             if name not in _ALLOWED:
                 raise ValueError(f"algorithms of JWT: {name!r:.50} is not allowed; allowed are {', '.join(_ALLOWED)}")
         self._algorithms = frozenset(algorithms)
-        self._leeway = leeway
+        self._leeway = float(leeway)
         self._audience_claim, self._scope_claims = audience_claim, tuple(scope_claims)
         trusted = [issuer] if jwks_uri is None else [issuer, checked_url("jwks_uri", jwks_uri)]
         self._keys = IssuerKeys(issuer, jwks_uri, Fetcher(trusted))
