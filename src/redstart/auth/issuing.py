@@ -300,7 +300,7 @@ class IssuingServer:
         if asked.resource != visit.issuer or fields.get("iss", provider.issuer) != provider.issuer:
             raise OAuthError("invalid_request", "The answer does not come from the identity provider of this server")
         if "code" not in fields:
-            raise Denied(asked, "access_denied", f"{provider.provider} did not let the person in")
+            raise Denied(asked, "access_denied", f"{provider.provider} says no: {fields.get('error', '')[:50]!a}")
         try:
             user, tokens = await self._upstream.redeem(fields["code"], transaction, f"{visit.issuer}/oauth/callback")
             scopes = await self._policy.granted(user, asked.scopes)
