@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from auth.support import Issuer, issuing
-from redstart.auth.fetch import MAX_BYTES, Fetcher, FetchError
+from redstart.auth.fetch import MAX_BYTES, Fetcher, FetchError, _tls
 from redstart.transports.outgoing import is_public
 from support import make_certificate, run
 
@@ -102,11 +102,13 @@ def test_a_form(site: Issuer) -> None:
 
 @pytest.mark.parametrize("trusted", [False, True])
 def test_https_is_for_a_certificate_that_is_trusted(
-    trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     cert, key = make_certificate(tmp_path, "127.0.0.1")
     if trusted:
-        monkeypatch.setattr("redstart.auth.fetch._tls", lambda: ssl.create_default_context(cafile=cert))
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    _tls.cache_clear()
+    request.addfinalizer(_tls.cache_clear)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     with issuing(context) as secure:

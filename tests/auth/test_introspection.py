@@ -100,6 +100,8 @@ def test_the_log_says_whose_audience_is_wrong(issuer: Issuer, caplog: pytest.Log
     assert status(issuer, {"active": False}) == 401
     [said] = [record.getMessage() for record in caplog.records if "auth=" in record.getMessage()]
     assert f"aud is 'https://other.example.com', and audience= is ['{AUDIENCE}']" in said
+    assert status(issuer, {**ACTIVE, "sub": None}) == 401
+    assert "sub is None, cnf is None, and a token must have sub, and no cnf" in caplog.text
 
 
 def test_an_answer_that_cannot_be_had_is_a_503(issuer: Issuer) -> None:

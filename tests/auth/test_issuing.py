@@ -396,8 +396,10 @@ def test_a_person_who_declines_and_a_provider_that_refuses(
         }
         sent = await browser.agree(await browser.page())
         state = parse_qs(urlsplit(sent.headers["location"]).query)["state"][0]
-        response = await browser.http.get(f"{URL}/oauth/callback?error=access_denied&state={state}")
-        assert answered(response)["error"] == "access_denied"
+        response = await browser.http.get(f"{URL}/oauth/callback?error=invalid_scope&state={state}")
+        answer = answered(response)
+        assert answer["error"] == "access_denied"
+        assert answer["error_description"] == "The Provider says no: 'invalid_scope'"
 
     play(provider, script)
     assert caplog.text.count('"sign-in refused"') == 2

@@ -156,6 +156,14 @@ def test_a_new_key_without_an_id_is_found(issuer: Issuer, monkeypatch: pytest.Mo
     run(test())
 
 
+def test_a_number_may_be_a_text_as_an_environment_has_it(issuer: Issuer) -> None:
+    late = issuer.token({"exp": time.time() - 10})
+    assert user_of(verifier(issuer, leeway="20"), late)[0].subject == "ada"
+    assert user_of(verifier(issuer, leeway="5"), late) == [401]
+    with pytest.raises(ValueError, match="half a minute"):
+        verifier(issuer, leeway="half a minute")
+
+
 def test_the_log_says_once_which_claim_is_wrong(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
     """A wrong `audience=` or `issuer=` is nothing that the caller could correct. That tokens expire is usual."""
     elsewhere = issuer.token({"aud": "https://other.example.com"})
@@ -163,10 +171,12 @@ def test_the_log_says_once_which_claim_is_wrong(issuer: Issuer, caplog: pytest.L
         verifier(issuer),
         *(elsewhere, elsewhere, issuer.token({"iss": issuer.url + "/"}), issuer.token({"exp": NOW - 3600})),
         issuer.token({"aud": "https://evil.example.com"}, key=RSAKey.generate_key(2048)),  # not of this issuer
+        issuer.token({"sub": None}),
     )
-    aud, iss = (record.getMessage() for record in caplog.records)
+    aud, iss, sub = (record.getMessage() for record in caplog.records)
     assert f"aud is 'https://other.example.com', and audience= is ['{AUDIENCE}']" in aud
     assert f"iss is '{issuer.url}/', and issuer= is '{issuer.url}'" in iss
+    assert "sub is None, cnf is None, and a token must have sub, and no cnf" in sub
 
 
 def _plain(issuer: Issuer) -> RSAKey:
@@ -348,7 +358,7 @@ def test_without_keys_a_request_is_a_503(issuer: Issuer) -> None:
         server = Server("guarded", auth=verifier(issuer))
         headers = {"authorization": f"Bearer {issuer.token()}"}
         response = await Http(server.asgi()).modern(1, "server/discover", headers=headers)
-        assert response.status == 503
+        assert (response.status, response.headers["retry-after"]) == (503, "2")
         assert "issuer does not answer" in response.json()["error"]["message"]
         assert "www-authenticate" not in response.headers
 

@@ -41,7 +41,7 @@ def test_a_provider_without_an_application_is_refused(provider: Any) -> None:
         OAuthProxy(provider)
 
 
-@pytest.mark.parametrize("option", [{"token_seconds": 0}, {"sign_in_days": -1}, {"scopes": 'a"b'}])
+@pytest.mark.parametrize("option", [{"token_seconds": 0}, {"sign_in_days": -1}, {"scopes": 'a"b'}, {"allow": {"ada"}}])
 def test_options_that_cannot_work(option: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         proxy(**option)
@@ -281,6 +281,34 @@ def test_what_an_id_token_must_say(change: dict[str, Any], info: Any, let_in: bo
                 assert ("code" in answer, answer.get("error")) == (let_in, None if let_in else "access_denied")
 
         run(main(), server)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(401, "127.0.0.1 does not know this client_id= and client_secret="), (500, "does not answer")]
+)
+def test_the_log_says_in_a_line_why_the_provider_gives_no_token(
+    status: int, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with issuing() as site:
+        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
+        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", **places}
+        site.serve("/.well-known/openid-configuration", known)
+        site.serve("/token", {"error": "any"}, status)
+        server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
+
+        async def main() -> None:
+            url = "http://127.0.0.1:9/mcp"
+            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
+                await browser.register()
+                sent = (await browser.agree(await browser.page())).headers["location"]
+                state = parse_qs(urlsplit(sent).query)["state"][0]
+                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={state}")
+                assert answer["error"] == "server_error"
+
+        run(main(), server)
+        [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert f"{said}: {site.url}/token answered {status}" in record.getMessage()
+        assert record.exc_info is None
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,12 @@ def test_who_has_a_token_is_let_in(token: str, user: list[Any]) -> None:
     run(test())
 
 
+def test_tokens_without_users_are_refused() -> None:
+    tokens: Any = ["s3cret"]
+    with pytest.raises(TypeError, match="'list' object is not a mapping"):
+        BearerTokens(tokens)
+
+
 @pytest.mark.parametrize("token", ["s3cre", "s3crett", "S3cret", "ada"])
 def test_any_other_token_is_refused(token: str) -> None:
     async def test() -> None:

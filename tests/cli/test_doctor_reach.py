@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +93,36 @@ def test_a_certificate_that_nobody_trusts(tmp_path: Path, capsys: pytest.Capture
         status, rows = report(f"https://localhost:{port}/mcp", capsys=capsys)
     assert (status, rows["tls"]["state"], rows["version"]["state"]) == (1, "fail", "skip")
     assert "self-signed" in rows["tls"]["found"]
+
+
+def test_a_certificate_that_the_environment_trusts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the loopback address too, where proxies of the environment do not count."""
+    cert, key = make_certificate(tmp_path, "127.0.0.1")
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    port = free_port()
+    command = [sys.executable, "-m", "redstart", "run", BIRDS, "--http", "--port", str(port)]
+    with serving([*command, "--tls-cert", str(cert), "--tls-key", str(key)], port):
+        url = f"https://127.0.0.1:{port}/mcp"
+        _, rows = report(url, capsys=capsys)
+        assert (rows["version"]["state"], rows["auth"]["state"]) == ("ok", "ok")
+        assert main(["test", url, "--protocol", "2026-07-28"]) == 0
+
+
+def test_a_server_that_hangs_up(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        hanging_up = threading.Thread(target=_hang_up, args=(server,), daemon=True)
+        hanging_up.start()
+        status, rows = report(f"http://127.0.0.1:{server.getsockname()[1]}/mcp", capsys=capsys)
+    assert (status, rows["version"]["state"]) == (1, "fail")
+    assert rows["version"]["advice"] == "read its log"
+
+
+def _hang_up(server: socket.socket) -> None:
+    with suppress(OSError):
+        while True:
+            server.accept()[0].close()
 
 
 def test_http_on_a_tls_port(capsys: pytest.CaptureFixture[str]) -> None:

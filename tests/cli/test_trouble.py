@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -165,6 +166,15 @@ def test_a_store_that_is_away_at_the_start_is_named(tmp_path: Path, store: str, 
     assert why in last
     assert "Traceback" not in done.stderr
     assert "s3cret" not in done.stderr
+
+
+def test_a_store_that_does_not_answer_at_the_start_is_said(tmp_path: Path) -> None:
+    file = write(tmp_path / "shop.py", SERVER)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        store = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        done = ran("run", file, "--http", "--port", "0", "--store", store)
+    assert done.returncode == 1
+    assert f"its store {store} is away: Redis did not answer within 5 s" in done.stderr
 
 
 def test_a_store_that_is_away_under_another_server_has_no_line_of_ours(tmp_path: Path) -> None:

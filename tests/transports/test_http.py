@@ -630,6 +630,7 @@ def test_a_stop_ends_what_waits_for_a_person_and_lets_others_finish() -> None:
         assert not working.complete
         refused = await http.send(call(4, "echo"), headers=session)
         assert (refused.status, refused.headers["connection"]) == (503, "close")
+        assert refused.headers["retry-after"] == "2"
         stage.go.set()
         assert "result" in (await within(working.done())).messages()[-1]
         await stage.server.runtime.stop()

@@ -72,6 +72,11 @@ BAD_VALUES_OF_ALL: list[tuple[str, Any, str]] = [
         "https://mcp.example.com/mcp?tenant=a",
         "public_url must be like https://mcp.example.com, or None, not 'https://mcp.example.com/mcp?tenant=a'",
     ),
+    (
+        "public_url",
+        "https://mcp.example.com:99999",
+        "public_url must be like https://mcp.example.com, or None, not 'https://mcp.example.com:99999'",
+    ),
     ("public_url", "https://[", "public_url must be like https://mcp.example.com, or None, not 'https://['"),
     ("max_body_bytes", "1 MB", "max_body_bytes must be a whole number of at least 1, not '1 MB'"),
     ("keep_alive", 0, "keep_alive must be a number of seconds above 0, not 0"),

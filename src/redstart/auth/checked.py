@@ -15,7 +15,7 @@ class CheckedTokens:
     """The users of tokens, each for a time. Tokens that were refused are not in it: anybody can make those up."""
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+        self._seconds = float(seconds)
         self._known: dict[bytes, tuple[float, User]] = {}
 
     def get(self, token: str) -> User | None:

@@ -137,5 +137,5 @@ def _tls() -> ssl.SSLContext:
     """The certificates that are trusted are read once: that takes longer than a request."""
     import httpx2
 
-    context: ssl.SSLContext = httpx2.create_ssl_context(trust_env=False)
+    context: ssl.SSLContext = httpx2.create_ssl_context()
     return context

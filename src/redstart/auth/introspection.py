@@ -90,8 +90,7 @@ class Introspection(RemoteCheck):
         self._audiences = {audience} if isinstance(audience, str) else set(audience)
         if not self._audiences or not all(self._audiences):
             raise ValueError("audience of Introspection must name this server: else a token for any other one would do")
-        self._audience_claim = audience_claim
-        self._scope_claims = tuple(scope_claims)
+        self._audience_claim, self._scope_claims = audience_claim, tuple(scope_claims)
         self._headers = basic(client_id, client_secret)
 
     async def claims(self, token: str) -> JsonObject:
@@ -106,7 +105,8 @@ class Introspection(RemoteCheck):
             return self._refused(claims, ("iss",), f"issuer= is {self.issuer!r}")
         if not names_any(claims.get(self._audience_claim), self._audiences):
             return self._refused(claims, (self._audience_claim,), f"audience= is {sorted(self._audiences)}")
-        return user_of(claims, self.issuer, scopes_in(claims, self._scope_claims))
+        user = user_of(claims, self.issuer, scopes_in(claims, self._scope_claims))
+        return user or self._refused(claims, ("sub", "cnf"), "a token must have sub, and no cnf")
 
 
 def basic(user: str, password: str) -> Mapping[str, str]:

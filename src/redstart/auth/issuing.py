@@ -300,7 +300,7 @@ class IssuingServer:
         if asked.resource != visit.issuer or fields.get("iss", provider.issuer) != provider.issuer:
             raise OAuthError("invalid_request", "The answer does not come from the identity provider of this server")
         if "code" not in fields:
-            raise Denied(asked, "access_denied", f"{provider.provider} did not let the person in")
+            raise Denied(asked, "access_denied", f"{provider.provider} says no: {fields.get('error', '')[:50]!a}")
         try:
             user, tokens = await self._upstream.redeem(fields["code"], transaction, f"{visit.issuer}/oauth/callback")
             scopes = await self._policy.granted(user, asked.scopes)
@@ -313,7 +313,7 @@ class IssuingServer:
         except SignInRefused as error:
             raise Denied(asked, "access_denied", str(error)) from None
         except Exception as error:  # the provider is away, or allow= has failed
-            log.error("a sign-in failed", exc_info=error)
+            log.error("a sign-in failed: %s", error, exc_info=error.__cause__ if type(error) is AuthError else error)
             raise Denied(asked, "server_error", "The sign-in failed; the log of the server says why") from None
         await visit.answer(asked, code=code)
 

@@ -70,13 +70,11 @@ class JWT(TokenVerifier):
         self._audiences = {audience} if isinstance(audience, str) else set(audience)
         if not self._audiences or not all(self._audiences):
             raise ValueError("audience of JWT must name this server: without it a token for any other one would do")
-        for name in algorithms:
-            if name not in _ALLOWED:
-                raise ValueError(f"algorithms of JWT: {name!r:.50} is not allowed; allowed are {', '.join(_ALLOWED)}")
+        if wrong := [name for name in algorithms if name not in _ALLOWED]:
+            raise ValueError(f"algorithms of JWT: {wrong[0]!r:.50} is not allowed; allowed are {', '.join(_ALLOWED)}")
         self._algorithms = frozenset(algorithms)
-        self._leeway = leeway
-        self._audience_claim = audience_claim
-        self._scope_claims = tuple(scope_claims)
+        self._leeway = float(leeway)
+        self._audience_claim, self._scope_claims = audience_claim, tuple(scope_claims)
         trusted = [issuer] if jwks_uri is None else [issuer, checked_url("jwks_uri", jwks_uri)]
         self._keys = IssuerKeys(issuer, jwks_uri, Fetcher(trusted))
         self._checked = CheckedTokens(REMEMBER)
@@ -123,7 +121,8 @@ class JWT(TokenVerifier):
             return self._refused(claims, ("iss",), f"issuer= is {self._issuer!r}")
         if not names_any(claims.get(self._audience_claim), self._audiences):
             return self._refused(claims, (self._audience_claim,), f"audience= is {sorted(self._audiences)}")
-        return user_of(claims, self._issuer, scopes_in(claims, self._scope_claims))
+        user = user_of(claims, self._issuer, scopes_in(claims, self._scope_claims))
+        return user or self._refused(claims, ("sub", "cnf"), "a token must have sub, and no cnf")
 
     def close(self) -> None:
         self._keys.close()

@@ -56,6 +56,8 @@ class OAuthProxy(TokenVerifier):
             raise ValueError(f"OAuthProxy needs a provider with the id and the secret of an application, {advice}")
         if token_seconds <= 0 or sign_in_days <= 0:
             raise ValueError("token_seconds and sign_in_days of OAuthProxy must be more than 0")
+        if allow is not None and not callable(allow):
+            raise ValueError("allow of OAuthProxy must be a function of the user")
         more = tuple(one for one in scope_list("optional_scopes", optional_scopes) if one not in self.scopes)
         named = texts("claims", claims)
         self._policy = Policy(self.scopes, more, allow, named, float(token_seconds), sign_in_days * 86400.0)

@@ -21,7 +21,7 @@ class BearerTokens(TokenVerifier):
         super().__init__(self._refuse, scopes=scopes)
         self._key = secrets.token_bytes(32)
         self._users: dict[bytes, tuple[bytes, User]] = {}
-        for token, user in dict(tokens).items():
+        for token, user in {**tokens}.items():
             if not is_token(token):  # an error never shows a token
                 raise ValueError("a token of BearerTokens must be a non-empty text of visible ASCII characters")
             digest = self._digest(token)

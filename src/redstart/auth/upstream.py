@@ -148,16 +148,15 @@ class Upstream:
         try:
             known = await self._known()
             methods = known.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-            headers: Mapping[str, str] = {}
-            if app.authorize or not isinstance(methods, list) or "client_secret_basic" not in methods:
-                form |= {"client_id": app.client_id, "client_secret": app.client_secret}
-            else:
-                headers = basic(app.client_id, app.client_secret)
+            by_form = app.authorize or not isinstance(methods, list) or "client_secret_basic" not in methods
+            form |= {"client_id": app.client_id, "client_secret": app.client_secret} if by_form else {}
+            headers = {} if by_form else basic(app.client_id, app.client_secret)
             said = await self._fetcher.post(known["token_endpoint"], form, headers)
         except FetchError as error:
             if error.status in (400, 403):  # 403: Auth0. 401 refuses the application, whose secret may have expired
                 raise SignInRefused(f"{app.provider} refused the sign-in: {error}") from None
-            raise AuthError(503, f"{app.provider} does not answer: {error}") from None
+            why = "does not know this client_id= and client_secret=" if error.status == 401 else "does not answer"
+            raise AuthError(503, f"{app.provider} {why}: {error}") from None
         if not isinstance(said.get("access_token"), str):  # GitHub answers 200 and names an error
             raise SignInRefused(f"{app.provider} refused the sign-in: {str(said.get('error', 'no token'))[:100]}")
         return said

@@ -81,7 +81,7 @@ async def _visited(launch: Launch, seconds: float) -> Visit:
             tools = len(await client.list_tools()) if "tools" in client.server_capabilities else 0
             return Visit(client.server_info.name, client.server_info.version, client.protocol_version, tools)
     except ConnectionClosed as error:
-        advice = f"run it in a terminal: {' '.join((launch.command, *launch.args))}"
+        advice = "read its log" if launch.url else f"run it in a terminal: {' '.join((launch.command, *launch.args))}"
         raise StartError(step, _words(error), advice) from None
     except TimeoutError as error:
         raise StartError(

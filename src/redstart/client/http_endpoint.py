@@ -40,11 +40,7 @@ class HttpEndpoint:
     """One URL, the headers that go with every request, the session if there is one, and the tasks that use them."""
 
     def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        timeout: float | None,
-        authorization: Authorization | None = None,
+        self, url: str, headers: Mapping[str, str], timeout: float | None, authorization: Authorization | None = None
     ) -> None:
         self.url = url
         self.authorization = authorization
@@ -69,6 +65,7 @@ class HttpEndpoint:
             headers=self._headers,
             timeout=httpx2.Timeout(self.timeout, read=None, pool=None),  # the connection has its own for reading
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
+            verify=httpx2.create_ssl_context(),  # SSL_CERT_FILE counts for all addresses
             # A proxy that the environment names cannot reach the loopback address of this machine.
             trust_env=host not in ("localhost", "127.0.0.1", "::1"),
         )

@@ -130,7 +130,8 @@ class HttpProbe:
         import httpx2
 
         own = httpx2.URL(self.url).host in ("localhost", "127.0.0.1", "::1")  # a proxy could not reach these
-        self._client = httpx2.AsyncClient(headers=self._headers, timeout=self._seconds, trust_env=not own)
+        tls = httpx2.create_ssl_context()  # SSL_CERT_FILE counts for all addresses
+        self._client = httpx2.AsyncClient(headers=self._headers, timeout=self._seconds, verify=tls, trust_env=not own)
         return self
 
     async def __aexit__(self, *exception: object) -> None:

@@ -488,7 +488,7 @@ class Endpoint:
     async def _prepare(self) -> None:
         """Start with the first request, where nobody has run our lifespan; 503 where there is nothing to serve."""
         if self._deadline is not None:
-            raise Rejection(503, "The server is stopping; try again when it is back", (b"connection", b"close"))
+            raise Rejection(503, "The server is stopping; try again when it is back", LATER, (b"connection", b"close"))
         unwired = self.runtime.options["lifespan"] is not None and not self.runtime.started
         try:
             await self.start()

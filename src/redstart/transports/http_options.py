@@ -37,6 +37,7 @@ def _public_url(label: str, value: object) -> str:
 
     try:
         parts = urlsplit(text(label, value))
+        _ = parts.port  # a ValueError where it is none
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:

@@ -71,7 +71,7 @@ def _away(server: Hosted, error: ProtocolError) -> str:
 
     store = server.runtime.options["store"]
     named = shown_url(store) if isinstance(store, str) else type(store).__name__
-    why = error.__context__ or getattr(error, "reason", error)
+    why = str(error.__context__ or "") or getattr(error, "reason", str(error))  # a TimeoutError has no words
     return f"its store {named} is away: {' '.join(str(why).split())}"
 
 

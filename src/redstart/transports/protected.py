@@ -14,7 +14,7 @@ from redstart.access.authenticator import Authenticator
 from redstart.access.verifier import AuthError, is_token
 from redstart.transports.address import client_site
 from redstart.transports.guard import LOOPBACK, split_host
-from redstart.transports.request import IN_PATHS, JSON, HttpRequest, Rejection
+from redstart.transports.request import IN_PATHS, JSON, LATER, HttpRequest, Rejection
 from redstart.transports.routes import read_request
 from redstart.wire.jsonrpc import encode
 
@@ -55,8 +55,9 @@ class ProtectedResource:
             if ours and getattr(request.user, "claims", {}).get("aud") != self._own_url(request):
                 raise AuthError(401, "The token is for another server", "invalid_token")
         except AuthError as error:
-            challenge = [self.challenge(request, error.code)] if error.status in (400, 401, 403) else []
-            raise Rejection(error.status, str(error), *challenge) from None
+            later = [LATER] if error.status == 503 else []
+            said = [self.challenge(request, error.code)] if error.status < 500 else later
+            raise Rejection(error.status, str(error), *said) from None
 
     def challenge(self, request: HttpRequest, code: str, scopes: Sequence[str] = ()) -> tuple[bytes, bytes]:
         """The header that tells a client what its token must be, and where to get one.
