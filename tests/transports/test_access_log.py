@@ -126,6 +126,14 @@ def test_what_a_handshake_client_calls_and_how_it_ends(child: tuple[Child, int])
     connection.close()
 
 
+def test_what_a_client_sends_controls_no_terminal_and_ends_no_line(child: tuple[Child, int]) -> None:
+    process, port = child
+    assert send(port, "GET", "/%7F%C2%9B31m%E2%80%A8%E2%80%AE") == 404
+    written = process.read_until(b"\n", "stderr").decode().removesuffix("\n")
+    assert written.isprintable()
+    assert json.loads(written)["path"] == "/\x7f\x9b31m\u2028\u202e"
+
+
 def test_a_client_that_has_gone(child: tuple[Child, int]) -> None:
     process, port = child
     body = modern(1, "tools/call", {"name": "wait", "arguments": {}})

@@ -17,19 +17,22 @@ if TYPE_CHECKING:
     from redstart.protocol.call import Call
 
 audit: Final = logging.getLogger("redstart.audit")
+_CODES: Final = (*range(127, 160), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_UNSEEN: Final = {code: f"\\u{code:04x}" for code in _CODES}
+"""Characters that JSON need not escape, and that control a terminal, end a line, or turn the direction of text."""
 
 
 def note_refusal(event: str, user: object, **said: str | int) -> None:
-    """Write a line, if anybody reads them. What is empty is left out."""
+    """Write a line, if anybody reads them."""
     if not audit.isEnabledFor(logging.INFO):
         return
-    line = {
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "event": event,
-        "user": user_mark(user),
-        **said,
-    }
-    audit.info("%s", encode({name: value for name, value in line.items() if value != ""}).decode())
+    audit.info("%s", log_line(event=event, user=user_mark(user), **said))
+
+
+def log_line(**fields: object) -> str:
+    """A line of JSON, with the time. What is empty is left out."""
+    said = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **fields}
+    return encode({name: value for name, value in said.items() if value != ""}).decode().translate(_UNSEEN)
 
 
 def note_refused_call(event: str, call: Call) -> None:

@@ -10,16 +10,15 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from redstart.features.audit import log_line
 from redstart.features.principal import user_mark
 from redstart.observe.metrics import Outcome, is_task_run, outcome_of
 from redstart.protocol import headers as h
 from redstart.protocol.call import Call
 from redstart.transports.audit import said_by, shown
 from redstart.transports.request import HttpRequest
-from redstart.wire.jsonrpc import encode
 
 if TYPE_CHECKING:
     from redstart.server.runtime import Runtime
@@ -66,7 +65,6 @@ def _see(call: Call) -> Callable[[Outcome], None]:
 
 def _line(request: HttpRequest, status: int, seconds: float, ended: Ended) -> str:
     fields: dict[str, object] = {
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "status": status,
         "ms": round(seconds * 1000, 3),
         "user": user_mark(request.user),
@@ -76,4 +74,4 @@ def _line(request: HttpRequest, status: int, seconds: float, ended: Ended) -> st
     }
     for name, values in zip(("mcp_method", "mcp_name", "outcome"), zip(*ended, strict=True), strict=False):
         fields[name] = shown(",".join(dict.fromkeys(values)))
-    return encode({name: value for name, value in fields.items() if value != ""}).decode()
+    return log_line(**fields)
