@@ -46,6 +46,18 @@ def broken() -> str:
 def text() -> str:
     return "grüß"
 
+@server.route("/passed-on")
+def passed_on() -> tuple[int, dict[str, str], str]:
+    return 200, {"Content-Length": "3", "Transfer-Encoding": "chunked", "X-Kept": "yes"}, "other"
+
+@server.route("/unchanged")
+def unchanged() -> tuple[int, dict[str, str], dict[str, bool]]:
+    return 304, {"ETag": "x"}, {"ok": True}
+
+@server.route("/gone", methods=["DELETE"])
+def gone() -> tuple[int, dict[str, str], dict[str, bool]]:
+    return 204, {}, {"ok": True}
+
 if __name__ == "__main__":
     server.run("http", port=int(sys.argv[1]))
 """
@@ -57,6 +69,9 @@ CASES: list[tuple[str, str, int, dict[str, str], bytes]] = [
     ("GET", "/text", 200, {"content-type": "text/plain; charset=utf-8"}, "grüß".encode()),
     ("GET", "/none", 204, {}, b""),
     ("DELETE", "/none", 204, {}, b""),
+    ("GET", "/passed-on", 200, {"content-length": "5", "x-kept": "yes"}, b"other"),
+    ("GET", "/unchanged", 304, {"etag": "x"}, b""),
+    ("DELETE", "/gone", 204, {}, b""),
     ("DELETE", "/health", 405, {"allow": "GET"}, b"DELETE is not supported"),
     ("GET", "/hook", 405, {"allow": "POST"}, b"GET is not supported"),
     ("GET", "/healthy", 404, {}, b"/mcp"),

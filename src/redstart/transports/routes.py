@@ -26,6 +26,8 @@ METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 Route = Callable[..., Any]
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _BYTES: Final = (b"content-type", b"application/octet-stream")
+_FRAMING: Final = (b"content-length", b"transfer-encoding")
+"""What says where a body ends. A handler may pass on the headers of another response, which say it for another body."""
 
 
 class Request(Struct, frozen=True):
@@ -98,7 +100,9 @@ async def answer_route(runtime: Runtime, request: HttpRequest, endpoint: str) ->
     except Exception as error:
         text = runtime.errors.text(error, f"The route {path}")
         status, kinds, data = 500, [_TEXT], text.encode()
-    await request.reply(status, data, kinds)
+    headers = [pair for pair in kinds if pair[0] not in _FRAMING]
+    # A body after a 204 or a 304 would be read as the beginning of the next response.
+    await request.reply(status, b"" if status in (204, 304) else data, headers)
 
 
 def read_request(request: HttpRequest, body: bytes = b"") -> Request:
@@ -141,4 +145,4 @@ def _foreign_response(value: Any) -> tuple[int, HeaderList, bytes]:
         kind = type(value).__name__
         raise TypeError(f"a route cannot return a {kind}, which has no body yet; return the body as bytes or text")
     pairs = [(bytes(name), bytes(text)) for name, text in value.raw_headers]
-    return int(value.status_code), [pair for pair in pairs if pair[0] != b"content-length"], bytes(value.body)
+    return int(value.status_code), pairs, bytes(value.body)
