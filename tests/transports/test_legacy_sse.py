@@ -253,6 +253,29 @@ def test_a_client_that_goes_takes_its_calls_with_it_and_hears_of_changes_before(
     run(test())
 
 
+def test_what_a_client_sends_while_it_goes_does_not_run() -> None:
+    server, begun, _ = waiting()
+
+    async def test() -> None:
+        http = Http(server.asgi(legacy_sse=True))
+        stream = http.start(method="GET", path="/sse")
+        await stream.until(lambda r: r.events())
+        path, _, query = stream.events()[0]["data"].partition("?")
+        await http.send(initialize("2024-11-05", id=0), path=path, query=query.encode())
+        call = http.start(message(1, "tools/call", {"name": "wait"}), path=path, query=query.encode())
+        call.may_send.clear()  # its response is held up
+        await asyncio.sleep(0)
+        stream.disconnect()
+        await asyncio.wait([stream.task])
+        call.may_send.set()
+        await call.done()
+        await asyncio.sleep(0)
+        assert not begun.is_set()
+        await server.runtime.stop()
+
+    run(test())
+
+
 def test_calls_are_answered_when_the_server_stops(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("legacy")
     begun = asyncio.Event()

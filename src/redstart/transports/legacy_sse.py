@@ -112,6 +112,8 @@ class LegacySse:
             raise Rejection(404, "Unknown session; open the event stream first")
         body = await request.body()
         await request.reply(202, b"", [])
+        if self._peers.get(id) is not peer:  # it went meanwhile: nobody would get an answer, or end the call
+            return
         events = peer.link.receive(body)
         fits = self._has_room(peer.owner)
         for event in events:
