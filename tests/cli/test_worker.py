@@ -428,6 +428,17 @@ def test_a_process_that_dies_is_started_again(tmp_path: Path, redis: Engine) -> 
         assert child.wait(DEADLINE) == 0
 
 
+def test_a_process_that_dies_is_started_again_where_nobody_reads_what_is_said(tmp_path: Path, redis: Engine) -> None:
+    with supervised(write(tmp_path), redis.url) as (child, port):
+        assert child.stderr is not None
+        child.stderr.close()
+        victim = min(asyncio.run(who_serves(port, 2)))
+        os.kill(victim, signal.SIGKILL)
+        assert victim not in asyncio.run(who_serves(port, 2))
+        child.terminate()
+        assert child.wait(DEADLINE) == 0
+
+
 def test_the_pause_grows(tmp_path: Path) -> None:
     """A file that cannot be loaded the second time: no process stays, and each pause is longer."""
     seen = tmp_path / "seen"
@@ -461,6 +472,25 @@ Path({str(seen)!r}).touch()
         await_line(child, "loads for the second time")
         child.terminate()
         go.touch()
+        assert child.wait(DEADLINE) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_processes_that_have_yet_to_start_when_all_are_told_to_stop(tmp_path: Path, number: int) -> None:
+    seen = tmp_path / "seen"
+    text = f"""
+import sys, time
+from pathlib import Path
+if Path({str(seen)!r}).exists():
+    sys.stderr.write("loads for the second time\\n")
+    time.sleep({DEADLINE})
+Path({str(seen)!r}).touch()
+"""
+    arguments = ["run", write(tmp_path, text=text + APP), "--http", "--port", str(free_port()), "--workers", "2"]
+    store = f"sqlite:///{tmp_path}/x.db"
+    with process(*arguments, "--store", store, says="loads for the second time") as child:
+        await_line(child, "loads for the second time")
+        child.send_signal(number)
         assert child.wait(DEADLINE) == 0
 
 

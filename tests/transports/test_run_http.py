@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import json
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -279,6 +281,31 @@ def test_a_stop_that_waits_for_nothing_says_nothing(capsys: pytest.CaptureFixtur
     run(test(), seconds=10)
 
 
+def test_a_stop_goes_on_where_nobody_reads_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with `| tee log`: Ctrl-C ends the `tee` before us."""
+    monkeypatch.setattr(serve, "PATIENCE", SOON)
+    said = asyncio.Event()
+
+    class Broken(io.StringIO):
+        def write(self, text: str) -> int:
+            said.set()
+            raise BrokenPipeError
+
+    async def test() -> None:
+        async with serving(drain=20) as s:
+            client = await s.call()
+            monkeypatch.setattr(sys, "stderr", Broken())
+            kill(signal.SIGINT)
+            await said.wait()
+            s.finish.set()
+            assert (await client.response())[0] == 200
+            await s.task
+            assert s.ends == []
+            assert not s.server.runtime.started
+
+    run(test(), seconds=10)
+
+
 def test_a_request_whose_client_has_gone_may_finish() -> None:
     async def test() -> None:
         async with serving(drain=20) as s:
@@ -350,17 +377,24 @@ def test_tasks_go_on_elsewhere_at_once_and_those_in_memory_have_the_time_of_open
     run(test(), seconds=10)
 
 
-def test_a_second_ctrl_c_ends_at_once() -> None:
+@pytest.mark.parametrize("when", ["at once", "while load balancers notice", "while it drains"])
+def test_a_second_ctrl_c_ends_at_once(when: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with serving(drain=20) as s:
+        async with serving(drain=20, drain_delay=20 if when == "while load balancers notice" else 0) as s:
             client, other = await s.call(), await s.connect()
             kill(signal.SIGINT)
-            await other.ended()
+            if when == "while it drains":
+                await other.ended()
+            status = 200
+            while when == "while load balancers notice" and status == 200:
+                other.get("/readyz")
+                status, _ = await other.response()
             kill(signal.SIGINT)
             await s.task
             assert (await client.ended()).startswith(b"HTTP/1.1 503 ")
             assert s.ends == ["call"]
             await s.server.runtime.stop()  # a lifespan that does not end has not been waited for
+        assert caplog.text == ""
 
     run(test(), seconds=10)
 

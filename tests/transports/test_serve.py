@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,6 +77,38 @@ class Socket:
     def ended(self) -> bytes:
         """What comes until the other side closes."""
         return self.file.read()
+
+
+SLOW_START = """
+import asyncio, sys
+from contextlib import asynccontextmanager
+
+from redstart import Server
+
+
+@asynccontextmanager
+async def lifespan(server):
+    try:
+        print("begins", file=sys.stderr, flush=True)  # a signal may come before the next line
+        await asyncio.Event().wait()
+        yield
+    finally:
+        print("ends", file=sys.stderr)
+
+
+Server("slow", lifespan=lifespan).run("http", uds=sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("loop", ["asyncio", ""])
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGINT"])
+def test_a_signal_while_the_server_starts_ends_its_lifespan(how: str, loop: str, tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with Child(command=[sys.executable, "-c", SLOW_START, str(path)], env={"REDSTART_LOOP": loop}) as child:
+        child.read_until(b"begins\n", "stderr")
+        assert child.end(how)[0] == 0
+        assert child.rest("stderr") == b"ends\n"
+    assert not path.exists()
 
 
 @pytest.mark.requirement("145")

@@ -257,6 +257,17 @@ REQUESTS: dict[str, tuple[list[bytes], list[int], bool]] = {
     "two good, then not HTTP": ([WHOLE * 2 + b"nonsense\r\n\r\n"], [200, 200, 400], True),
     "just small enough": ([POST + b"Content-Length: %d\r\n\r\n" % LIMIT + PING.ljust(LIMIT)], [200], False),
     "too large": ([POST + b"Content-Length: %d\r\n\r\n" % (LIMIT + 1)], [413], True),
+    "a size with thousands of zeros": (
+        [POST + b"Content-Length: " + b"0" * 5000 + SIZE[16:] + b"\r\n" + PING],
+        [200],
+        False,
+    ),
+    "a size of zeros": ([POST + b"Content-Length: 00 \r\n\r\n"], [400], False),
+    "too large, with thousands of zeros": (
+        [POST + b"Content-Length: %b%d\r\n\r\n" % (b"0" * 5000, LIMIT + 1)],
+        [413],
+        True,
+    ),
     "no size": ([POST + b"Content-Length: x\r\n\r\n"], [400], True),
     "just small enough in chunks": (
         [CHUNKED + chunk(b" " * 10_000) + chunk(PING.rjust(10_000)) + b"0\r\n\r\n"],

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Final
 
-from redstart.cli.output import FAILED, OK, USAGE
+from redstart.cli.output import FAILED, INTERRUPTED, OK, USAGE
 from redstart.observe.metrics import Figures, added, counters
 from redstart.transports.admin import ask_figures, bind_admin, serving_figures
 from redstart.transports.listen import bind
-from redstart.transports.loop import on_signals
+from redstart.transports.loop import on_signals, say
 
 LISTENER: Final = "REDSTART_LISTENER"
 """The environment variable that tells a process of ours the descriptor of its socket."""
@@ -25,8 +25,9 @@ ADMIN: Final = "REDSTART_ADMIN_LISTENER"
 """The same for the socket on which it tells its figures."""
 PAUSE, MAX_PAUSE, STEADY = 0.1, 5.0, 10.0
 """Seconds before a process that died is started again, at first and at most; after how long it counts as steady."""
-TOLD: Final = (OK, -signal.SIGTERM, -signal.SIGINT, USAGE)
-"""How a process may end that was told to. With USAGE it could not start, so it had nothing to finish."""
+TOLD: Final = (OK, -signal.SIGTERM, -signal.SIGINT, INTERRUPTED, USAGE)
+"""How a process may end that was told to. With USAGE it could not start, and with INTERRUPTED it had not: so it had
+nothing to finish."""
 
 
 def given_listener() -> socket.socket | None:
@@ -128,7 +129,7 @@ class Supervisor:
             if self._stopping.is_set():
                 return status
             pause = PAUSE if clock() - began > STEADY else min(2 * pause, MAX_PAUSE)
-            sys.stderr.write(f"redstart: process {process.pid} ended with {status}; the next starts in {pause:g} s\n")
+            say(f"redstart: process {process.pid} ended with {status}; the next starts in {pause:g} s")
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
         return OK

@@ -14,7 +14,7 @@ from redstart.cli.target import chosen, ready
 from redstart.server.server import Server
 from redstart.store.open import is_shared
 from redstart.tasks.record import TaskLimits
-from redstart.transports.loop import on_signals, run_server
+from redstart.transports.loop import on_signals, run_server, say
 
 
 def act(arguments: argparse.Namespace) -> int:
@@ -33,7 +33,7 @@ def act(arguments: argparse.Namespace) -> int:
     concurrent = arguments.concurrency or tasks.limits.concurrent or TaskLimits().concurrent
     tasks.limits = replace(tasks.limits, concurrent=concurrent)
     server.runtime.drain = arguments.drain
-    line = f"a worker of {server.name} runs {', '.join(tools)}: {concurrent} at once\n"
+    line = f"a worker of {server.name} runs {', '.join(tools)}: {concurrent} at once"
     run_server(server, _work(server, line))
     return 0
 
@@ -43,10 +43,8 @@ async def _work(server: Server, announcement: str) -> None:
     stopped = asyncio.Event()
     with on_signals(lambda number: stopped.set()):
         await server.runtime.start()
-        sys.stderr.write(announcement)
-        sys.stderr.flush()
+        say(announcement)
         await stopped.wait()
     if server.runtime.worker.legs:
-        sys.stderr.write(f"stopping: tasks have {server.runtime.drain:g} s to finish; Ctrl-C ends them now\n")
-        sys.stderr.flush()
+        say(f"stopping: tasks have {server.runtime.drain:g} s to finish; Ctrl-C ends them now")
     await server.runtime.stop()

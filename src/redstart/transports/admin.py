@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from redstart.observe.metrics import CallMetrics, Figures, read, written
 from redstart.transports.guard import Guard
 from redstart.transports.listen import bind, is_loopback, url_host
+from redstart.transports.loop import say
 from redstart.transports.request import Rejection
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ async def admin_port(app: Endpoint, options: HttpOptions) -> AsyncIterator[None]
 def bind_admin(host: str, port: int) -> socket.socket:
     """The socket of an admin port; says where it is."""
     listener = bind(host, port)
-    sys.stderr.write(f"metrics are served at http://{url_host(host)}:{listener.getsockname()[1]}/metrics\n")
+    say(f"metrics are served at http://{url_host(host)}:{listener.getsockname()[1]}/metrics")
     return listener
 
 

@@ -184,7 +184,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             if name == b"expect" and value.lower() == b"100-continue":
                 if not self._running() and not self.transport.is_closing():  # not in the middle of another response
                     self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            elif name == b"content-length" and int(value) > self.limits.max_body:  # the parser checks for digits
+            # The parser checks that these are digits and fit into 64 bits, but lets any number of zeros stand before.
+            elif name == b"content-length" and int(value.lstrip(b"0").strip() or 0) > self.limits.max_body:
                 self.refuse(413, b"the body is larger than %d bytes (max_body_bytes=)" % self.limits.max_body)
 
     def on_body(self, body: bytes) -> None:
@@ -245,14 +246,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self.reading = False
         now = self.since = self.loop.time()
         cycle = Cycle(
-            head.scope,
-            head.headers,
-            self.limits,
-            head=head,
-            whole=body,
-            _wire=self,
-            keep_alive=head.keep_alive,
-            _since=now,
+            head.scope, head.headers, self.limits, None, head, body, _wire=self, keep_alive=head.keep_alive, _since=now
         )
         if self.cycle is None and not self._starting and not self.transport.is_closing():
             self._start(cycle)  # nothing runs, so nothing waits either
@@ -436,6 +430,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
 
     def cut_off(self) -> None:
         """The server has waited for long enough; a refusal still goes out, if the client takes it at once."""
+        self.stopping = True  # by a second Ctrl-C that comes before `shutdown`
         if not self._running() or self.cycle.response_started:
             self.transport.abort()
 

@@ -42,7 +42,7 @@ from redstart.transports.request import (
     Scope,
     Send,
 )
-from redstart.transports.response import SESSION_ENDED, Response, any_call, is_asking
+from redstart.transports.response import SESSION_ENDED, Response, is_asking
 from redstart.transports.routes import answer_route, claim_paths
 from redstart.transports.sessions import HttpSession, Sessions
 from redstart.transports.shares import Rate, Rates, Seats
@@ -157,11 +157,8 @@ class Endpoint:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
-        await self.serve(
-            AsgiRequest(
-                scope, dict(scope["headers"]), self.limits, asyncio.current_task(), _receive=receive, _send=send
-            )
-        )
+        headers, task = dict(scope["headers"]), asyncio.current_task()
+        await self.serve(AsgiRequest(scope, headers, self.limits, task, _receive=receive, _send=send))
 
     async def serve(self, request: HttpRequest) -> None:
         """Serve one HTTP request."""
@@ -463,7 +460,7 @@ class Endpoint:
 
     def end_calls(self) -> bool:
         """The server has waited for long enough: end every call. Whether somebody is still to hear of it."""
-        count = self._end_calls(any_call)
+        count = self._end_calls(lambda call: True)
         if count:
             log.warning("the server stops, and %d %s not done", count, "call is" if count == 1 else "calls are")
         return bool(count or self._calls.held or self._streams.held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +20,12 @@ LEAVE: Final = 0.5
 """Seconds that tasks have to end after they were cancelled, when their loop ends."""
 
 
+def say(line: str) -> None:
+    """Write a line for whoever reads stderr. Nobody may be there any more: Ctrl-C ends the `tee` of `| tee log` too."""
+    with suppress(OSError):
+        sys.stderr.write(f"{line}\n")
+
+
 def new_loop() -> asyncio.AbstractEventLoop:
     """A new event loop of the fastest kind there is."""
     if os.environ.get("REDSTART_LOOP") != "asyncio":
@@ -31,7 +38,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_loop(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work` on a new loop to its end. Ctrl-C before `work` has its own handler for it is an end, too."""
+    """Run `work` on a new loop to its end. SIGTERM and Ctrl-C before `work` has its own handler are an end, too."""
     if on_loop():
         work.close()
         raise RuntimeError(
@@ -39,7 +46,7 @@ def run_loop(work: Coroutine[Any, Any, None]) -> None:
         )
     loop = new_loop()
     try:
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), _sigterm_as_ctrl_c():
             loop.run_until_complete(work)
     finally:
         _end_tasks(loop)
@@ -83,6 +90,21 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
     if tasks:
         with suppress(KeyboardInterrupt):
             loop.run_until_complete(asyncio.wait(tasks, timeout=LEAVE))
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Meanwhile SIGTERM raises KeyboardInterrupt, unless somebody handles it: by itself it would end the process within
+    its lifespan, and process 1 of a container would not even hear of it."""
+    free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    ours = free and threading.current_thread() is threading.main_thread()
+    if ours:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

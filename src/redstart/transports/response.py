@@ -60,10 +60,6 @@ def is_asking(call: Call) -> bool:
     return call.dialogue is not None and call.dialogue.asking
 
 
-def any_call(call: Call) -> bool:
-    return True
-
-
 def give_up(runtime: Runtime, call: Call, why: ProtocolError = STOPPING) -> bytes | None:
     """End the work of a call because the server stops, or its session has ended; the answer that says so."""
     data = call.link.fail(call, why)

@@ -11,7 +11,6 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -26,7 +25,7 @@ from redstart.transports.connection import Backlog, Connection
 from redstart.transports.http import Endpoint
 from redstart.transports.http_options import HttpOptions
 from redstart.transports.listen import BACKLOG, bind, bind_unix, is_loopback, removed_at_end, tls_context, url_host
-from redstart.transports.loop import on_signals, run_server
+from redstart.transports.loop import on_signals, run_server, say
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -82,7 +81,7 @@ async def _serve_on(
         await server.runtime.stop()  # a start that was cancelled may have opened the lifespan
         raise
     url, name = _shown(listener, app.path, tls is not None), server.runtime.name
-    tell = tell or (lambda url: sys.stderr.write(f"{name} is served at {url}\n"))
+    tell = tell or (lambda url: say(f"{name} is served at {url}"))
     runner = UvicornServer(_config(app, options, tls), app, partial(tell, url), options)
     runner.serving = serving = asyncio.get_running_loop().create_task(runner.serve(sockets=[listener]))
     try:
@@ -197,7 +196,8 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._watched = sig == signal.SIGINT
         super().handle_exit(sig, frame)
-        if self.force_exit:  # a second Ctrl-C
+        if self.force_exit:  # a second Ctrl-C waits for nothing
+            self._cut_off()
             self.serving.cancel()
 
     # ------------------------------------------------------------ the end
@@ -213,12 +213,10 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
         runtime = self._app.runtime
         # Other processes go on with the tasks of this one; those in memory have the time of the open requests.
         tasks = asyncio.get_running_loop().create_task(runtime.stop_tasks()) if runtime.shares else None
-        try:
-            self._app.end_waits()
-            if not await self._drained() and self._app.end_calls():
-                await self._quiet(GRACE)
-        finally:  # a second Ctrl-C waits for nothing
-            self._cut_off()
+        self._app.end_waits()
+        if not await self._drained() and self._app.end_calls():
+            await self._quiet(GRACE)
+        self._cut_off()
         if tasks is not None:
             await tasks
         await runtime.stop()
@@ -227,19 +225,15 @@ class UvicornServer(uvicorn.Server):  # type: ignore[misc, unused-ignore]
         """Serve as before: load balancers send requests until they have noticed that the server stops."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        try:
-            while (left := deadline - loop.time()) > 0:
-                await asyncio.sleep(min(left, PATIENCE))
-                self._sweep()
-        except asyncio.CancelledError:  # a second Ctrl-C
-            self._cut_off()
-            raise
+        while (left := deadline - loop.time()) > 0:
+            await asyncio.sleep(min(left, PATIENCE))
+            self._sweep()
 
     async def _drained(self) -> bool:
         """Whether open requests finish in the time they have; a person who waits for that is told so."""
         first = min(self._drain, PATIENCE)
         if not await self._quiet(first) and self._watched and self._drain > first:
-            sys.stderr.write(f"stopping: open requests have {self._drain:g} s to finish; Ctrl-C ends them now\n")
+            say(f"stopping: open requests have {self._drain:g} s to finish; Ctrl-C ends them now")
         return await self._quiet(self._drain - first)
 
     async def _quiet(self, seconds: float) -> bool:
