@@ -106,7 +106,11 @@ def test_a_machine_without_more_threads_works_with_those_it_has(monkeypatch: pyt
         one_runs.set()
         assert go_on.wait(20)
 
+    start = threading.Thread.start
+
     def no_thread(thread: threading.Thread) -> None:
+        if not thread.name.startswith("redstart-"):  # the test itself waits in one of asyncio's
+            return start(thread)
         refused.set()
         raise RuntimeError("can't start new thread")
 
