@@ -179,7 +179,7 @@ def test_a_stuck_thread_is_replaced_and_counted_and_surplus_threads_go_home() ->
             job.cancel()
         assert pool.counts.lost == 2
         assert await pool.run(lambda: "served", {}) == "served"
-        assert pool.counts.threads == 3
+        assert pool.counts.threads in (3, 4)  # a slow machine starts one before the last one has taken its job
         stuck.end()
         await until(lambda: pool.counts.lost == 0)
         await until(lambda: pool.counts.threads <= 2)

@@ -31,7 +31,8 @@ def test_another_description_takes_the_place_of_the_first() -> None:
             first.runtime.current = second.runtime.description
             names.append([tool.name for tool in await client.list_tools()])
             assert (await client.call_tool("new")).text == "with the lifespan of 1"
-            assert (first.runtime.pool.counts.threads, second.runtime.pool.counts.threads) == (1, 0)
+            assert first.runtime.pool.counts.threads > 0
+            assert second.runtime.pool.counts.threads == 0
         return names
 
     assert asyncio.run(test()) == [["old"], ["new"]]
