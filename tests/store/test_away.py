@@ -10,7 +10,7 @@ from traceback import format_exception
 import pytest
 
 from redstart.store.open import Store, open_store
-from redstart.store.remote import split_namespace
+from redstart.store.remote import Connections, split_namespace
 from redstart.store.shared import StoreAway
 from redstart.store.tasks import StoredTask, topic_of
 from store.engines import Engine, running
@@ -150,6 +150,63 @@ def test_a_caller_that_gives_up_does_not_wait_for_the_engine(engine: Engine) -> 
         engine.resume()
         await recovered(store, "kept")
         await store.close()
+
+    run(body())
+
+
+class Lent:
+    """Connections that only say what becomes of them."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.closed: list[int] = []
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.connections = Connections(self._connect, self._is_usable, self._close, 2)
+
+    async def _connect(self) -> int:
+        self.opened += 1
+        return self.opened
+
+    async def _is_usable(self, connection: int) -> bool:
+        self.begun.set()
+        await self.go_on.wait()
+        return True
+
+    async def _close(self, connection: int) -> None:
+        self.closed.append(connection)
+
+    async def use(self) -> None:
+        async with self.connections.use(asyncio.get_running_loop().time() + SOON):
+            self.begun.set()
+            await self.go_on.wait()
+
+
+def test_an_idle_connection_whose_user_gives_up_while_it_is_looked_at_is_closed() -> None:
+    async def body() -> None:
+        lent = Lent()
+        lent.go_on.set()
+        await lent.use()
+        lent.begun.clear()
+        lent.go_on.clear()
+        user = asyncio.create_task(lent.use())
+        await lent.begun.wait()
+        user.cancel()
+        await asyncio.wait([user])
+        assert (lent.opened, lent.closed) == (1, [1])
+
+    run(body())
+
+
+def test_a_connection_that_is_in_use_when_all_are_closed_is_closed_after_its_use() -> None:
+    async def body() -> None:
+        lent = Lent()
+        user = asyncio.create_task(lent.use())
+        await lent.begun.wait()
+        await lent.connections.close()
+        assert lent.closed == []
+        lent.go_on.set()
+        await user
+        assert lent.closed == [1]
 
     run(body())
 

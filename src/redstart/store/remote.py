@@ -45,15 +45,15 @@ def split_namespace(url: str) -> tuple[str, str]:
 def away(engine: str, error: BaseException) -> StoreAway:
     """The error for callers. Its text is for users, so it names no host; the log has the rest."""
     log.debug("%s: %s", engine, error)
-    if isinstance(error, TimeoutError):
-        return StoreAway(f"{engine} did not answer within {TIMEOUT:.0f} s")
-    return StoreAway(f"{engine} cannot be reached, or it refuses to work")
+    slow, broken = f"did not answer within {TIMEOUT:.0f} s", "cannot be reached, or it refuses to work"
+    return StoreAway(f"{engine} {slow if isinstance(error, TimeoutError) else broken}")
 
 
 class Connections(Generic[C]):
     """Connections that are used by one caller at a time, and kept for the next one.
 
-    When one of them fails, those that are idle are closed too: after a restart of the engine they are all dead.
+    When one of them fails, all others are closed too, if they are idle or as soon as they are: after a restart of the
+    engine they are all dead.
     """
 
     def __init__(
@@ -74,32 +74,32 @@ class Connections(Generic[C]):
         """A connection, by the time `ends` of the loop. If the block raises, the connection is closed."""
         async with asyncio.timeout_at(ends):
             await self._free.acquire()
+        idle, connection, is_kept = self._idle, None, False
         try:
             async with asyncio.timeout_at(ends):
-                connection = await self._take()
-            try:
-                yield connection
-            except BaseException as error:
-                await self._close(connection)
-                if isinstance(error, Exception):  # a caller that was cancelled says nothing about the others
-                    await self.close()
-                raise
-            self._idle.append(connection)
+                while self._idle and connection is None:
+                    connection = self._idle.pop()
+                    if not await self._is_usable(connection):
+                        await self._close(connection)
+                        connection = None
+                connection = connection or await self._connect()
+            yield connection
+            is_kept = idle is self._idle  # else all were closed meanwhile
+        except Exception:  # a caller that was cancelled says nothing about the others
+            await self.close()
+            raise
         finally:
             self._free.release()
-
-    async def _take(self) -> C:
-        while self._idle:
-            connection = self._idle.pop()
-            if await self._is_usable(connection):
-                return connection
-            await self._close(connection)
-        return await self._connect()
+            if is_kept and connection is not None:
+                idle.append(connection)
+            elif connection is not None:
+                await self._close(connection)
 
     async def close(self) -> None:
-        """Close the idle connections."""
-        while self._idle:
-            await self._close(self._idle.pop())
+        """Close the connections: those that are idle now, the others after their use."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await self._close(connection)
 
 
 class RemoteBus(Bus):
