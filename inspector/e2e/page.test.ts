@@ -220,6 +220,14 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     test(`questions in ${revision}: a form, rounds as one call, human time apart, decline`, async () => {
       const page = await chrome.open(server.url);
       await setRevision(page, revision);
+      await page.evaluate(() => {
+        const seen = { moved: 0 }; // how often the question lay below a bar that would go a moment later
+        (window as unknown as { seen: typeof seen }).seen = seen;
+        const look = (): void => {
+          if (document.querySelector(".question") && document.querySelector(".running [role=progressbar]")) seen.moved++;
+        };
+        new MutationObserver(look).observe(document.body, { subtree: true, childList: true });
+      });
       await callTool(page, "book");
       const question = page.getByRole("region", { name: "The server asks" });
       await question.getByText("Where to?").waitFor();
@@ -235,6 +243,7 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
       await eventually(() => page.locator(".summary").innerText(), (found) => assert.match(found, /3 rounds ·\s.* \+ .* you/));
       await eventually(() => page.locator(".waterfall").innerText(), (found) => assert.ok(found.includes("you"), found));
       await page.getByText("2 questions answered").waitFor();
+      assert.deepEqual(await page.evaluate(() => (window as unknown as { seen: object }).seen), { moved: 0 });
       await callTool(page, "book");
       await question.getByRole("button", { name: "as JSON" }).click();
       await question.getByLabel("Answer as JSON").fill('{"city": "Ulm", "nights": 3}');
@@ -543,6 +552,28 @@ describe("the page", { skip: missing ?? false, timeout: 600_000 }, () => {
     await page.keyboard.type("bak");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { level: 1, name: "Bake slowly" }).waitFor();
+  });
+
+  test("keys that come faster than the frames of the screen count", async () => {
+    const page = await chrome.open(server.url);
+    await visit(page, "#/tools/add");
+    await field(page, "a").locator("input").waitFor();
+    const sent = page.waitForRequest((request) => request.postData()?.includes('"tools/call"') ?? false);
+    await page.evaluate(async () => {
+      const input = document.querySelector<HTMLInputElement>('[data-field="a"] input') as HTMLInputElement;
+      input.value = "41";
+      input.dispatchEvent(new Event("input", { bubbles: true }));
+      for (let turn = 0; turn < 20; turn++) await null; // what was typed is rendered, and no frame has passed
+      input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", ctrlKey: true, bubbles: true, cancelable: true }));
+    });
+    assert.equal(JSON.parse((await sent).postData() ?? "").params.arguments.a, 41);
+    await done(page, "ok");
+    const focused = await page.evaluate(async () => {
+      document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "k", ctrlKey: true, bubbles: true, cancelable: true }));
+      for (let turn = 0; turn < 20; turn++) await null;
+      return document.activeElement?.getAttribute("aria-label");
+    });
+    assert.equal(focused, "Search everything");
   });
 
   test("the command palette has what comes while it is open", async () => {

@@ -382,11 +382,11 @@ let callCount = 0;
 let callsAt = 0;
 let callsDue = false;
 
-/** Tell the views, at most twenty times a second. */
-export function touchCalls(): void {
+/** Tell the views, at most twenty times a second; at once where a person is asked, so that nothing moves afterwards. */
+export function touchCalls(atOnce = false): void {
   const now = performance.now();
-  if (callsDue) return;
-  if (now - callsAt >= 50) {
+  if (callsDue && !atOnce) return;
+  if (atOnce || now - callsAt >= 50) {
     callsAt = now;
     callsVersion.value++;
     return;
@@ -454,7 +454,7 @@ async function asking(record: CallRecord, request: InputRequest, key: string): P
   const piece: Piece = { kind: "human", from: now, to: undefined };
   record.pieces.push(piece);
   record.status = "waiting";
-  touchCalls();
+  touchCalls(true);
   try {
     return await ask(record, request, key);
   } finally {

@@ -1,7 +1,7 @@
 // The frame of the page, and what lies over it: toasts, questions without a call, the failure of a reload.
 
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { client, connect, connection, dismiss, loading, prompts, questions, reloadFailure, resources, serverName, templates, toasts, tools } from "../state/app";
 import { devState } from "../state/dev";
 import { go, parseRoute, route, routeHash } from "../state/route";
@@ -28,7 +28,7 @@ export function App(): JSX.Element {
   useEffect(() => {
     document.title = `${route.value.name ? `${route.value.name} · ` : ""}${serverName.value} · redstart`;
   }, [serverName.value, route.value]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const keys = (event: KeyboardEvent): void => {
       const typing = /^(INPUT|TEXTAREA|SELECT)$/.test((event.target as HTMLElement)?.tagName ?? "");
       if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey)) {

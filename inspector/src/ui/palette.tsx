@@ -2,7 +2,7 @@
 
 import { signal, useComputed } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { REVISIONS } from "../mcp/client";
 import { connect, forgetHistory, prompts, refresh, resources, templates, toast, tools } from "../state/app";
 import { devState, forgetEvents, reloadServer, switchServer } from "../state/dev";
@@ -136,8 +136,9 @@ function PaletteBox(): JSX.Element {
     shown.value = false;
     command.run();
   };
-  useEffect(() => input.current?.focus(), []);
-  useEffect(() => box.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at, list]);
+  // Before the next key comes, not with the next frame: what is typed at once belongs into the field.
+  useLayoutEffect(() => input.current?.focus(), []);
+  useLayoutEffect(() => box.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at, list]);
   const keys = (event: KeyboardEvent): void => {
     if (event.key === "Escape") close();
     else if (event.key === "ArrowDown") setAt((at + 1) % Math.max(1, list.length));

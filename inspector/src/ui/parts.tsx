@@ -1,7 +1,7 @@
 // The small pieces that all views share.
 
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Icon } from "../mcp/types";
 import { toast } from "../state/app";
 import { isDark } from "../state/settings";
@@ -95,7 +95,7 @@ export function Tabs<T extends string>({ tabs, value, onChange, label }: { tabs:
 export function Popover({ label, title, children, align = "right", kind = "pill" }: { label: ComponentChildren; title: string; children: (close: () => void) => ComponentChildren; align?: "left" | "right"; kind?: string }): JSX.Element {
   const [open, setOpen] = useState(false);
   const root = useRef<HTMLDivElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!open) return undefined;
     const outside = (event: Event): void => {
       if (!root.current?.contains(event.target as Node)) setOpen(false);

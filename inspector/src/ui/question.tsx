@@ -1,7 +1,7 @@
 // What a server asks in the middle of a call: a form, a page to visit, a sample of a model, the roots. Answered by hand.
 
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { McpError } from "../mcp/client";
 import type { Content, Json, JsonObject, Schema } from "../mcp/types";
 import { formNode, initial } from "../schema/form";
@@ -14,7 +14,7 @@ import { JsonEditor, JsonTree } from "./json";
 
 export function QuestionCard({ question }: { question: Question }): JSX.Element {
   const card = useRef<HTMLDivElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     card.current?.querySelector<HTMLElement>("button.choice, input, select, textarea, button")?.focus({ preventScroll: true });
     card.current?.scrollIntoView({ block: "nearest" });
   }, [question.key]);

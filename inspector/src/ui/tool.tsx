@@ -1,7 +1,7 @@
 // One tool: its form and its result, side by side.
 
 import type { JSX } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { MODERN } from "../mcp/client";
 import type { Json, JsonObject, Schema, Tool } from "../mcp/types";
 import { initial } from "../schema/form";
@@ -88,7 +88,8 @@ function ToolPage({ tool }: { tool: Tool }): JSX.Element {
       void call("tools/call", tool.name, next);
     }
   }, [route.value]);
-  useEffect(() => {
+  // With each render, not with the next frame: what was typed just before belongs to the call.
+  useLayoutEffect(() => {
     const keys = (event: KeyboardEvent): void => {
       if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.defaultPrevented) return;
       event.preventDefault();
