@@ -236,6 +236,10 @@ def test_a_thread_of_somebody_else_has_no_place_to_give_away() -> None:
     assert run(script) == ("done", 0)
 
 
+def quiet(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """For a loop that is closed before its tasks are done: it would say so in the log of some later test."""
+
+
 @pytest.mark.parametrize("loop_closed", [False, True])
 def test_a_closed_pool_ends_what_its_threads_wait_for(loop_closed: bool) -> None:
     pool, seen = Pool(1), SimpleQueue[type[BaseException]]()
@@ -248,6 +252,7 @@ def test_a_closed_pool_ends_what_its_threads_wait_for(loop_closed: bool) -> None
                 seen.put(type(error))
 
     async def script() -> None:
+        asyncio.get_running_loop().set_exception_handler(quiet)
         pool.run(wait_twice, {"loop": asyncio.get_running_loop()})
         await until(lambda: pool.counts.away == 1)
         if not loop_closed:
@@ -261,6 +266,7 @@ def test_a_closed_pool_ends_what_its_threads_wait_for(loop_closed: bool) -> None
 
 def test_what_a_thread_waits_for_is_closed_with_the_loop_that_did_not_begin_it() -> None:
     pool, loop = Pool(1), asyncio.new_event_loop()
+    loop.set_exception_handler(quiet)
     work, ended = asyncio.sleep(20), threading.Event()
 
     def waits() -> None:
