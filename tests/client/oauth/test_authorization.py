@@ -150,6 +150,26 @@ def test_a_token_that_ends_is_renewed_before_it_is_refused() -> None:
     assert site.forms[2]["refresh_token"] == "refresh-2"
 
 
+@pytest.mark.parametrize("site", [
+    Site(token={"expires_in": 10, "refresh_token": None}),
+    Site(token={"expires_in": 10}, refuses={"refresh_token": "invalid_grant"}),
+], ids=["no refresh token", "refused"])  # fmt: skip
+def test_a_token_that_ends_and_cannot_be_renewed_is_used_to_its_end_and_then_there_is_another(site: Site) -> None:
+    async def main() -> None:
+        async with guarded_site(site) as url:
+            auth = ClientCredentials("nightly-job", "s3cret")
+            async with Client(url, auth=auth, protocol="2026-07-28") as c:
+                await c.request("x/y")
+                site.valid.clear()
+                await c.request("x/y")
+
+    run(main())
+    assert kinds(site)["client_credentials"] == 2
+    first, *used, last = [token for _, token in site.calls]
+    assert (first, len(used), len(set(used))) == ("", 3, 1)  # the last of these is refused
+    assert last not in ("", used[0])
+
+
 @pytest.mark.parametrize(
     "seconds", [10**400, -(10**400), "3600", None, True], ids=["long", "past", "text", "none", "yes"]
 )

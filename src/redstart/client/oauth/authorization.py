@@ -52,7 +52,7 @@ class Authorization:
             async with self._lock:
                 tokens = self._tokens()  # another task may have renewed it
                 if tokens is not None and tokens.expired:
-                    tokens = await self._refreshed(tokens)
+                    tokens = await self._refreshed(tokens) or tokens  # it may be good for a moment yet
         if tokens is None:
             return Sent()
         if tokens.access_token != self._current:
