@@ -75,6 +75,7 @@ GOOD: dict[str, Callable[[Issuer], str]] = {
     "typ of access tokens": lambda issuer: issuer.token(typ="at+jwt"),
     "no key id": lambda issuer: issuer.token(kid=None),
     "scp": lambda issuer: issuer.token({"scope": None, "scp": ["mcp", "read"]}),
+    "a header that nobody knows, fastmcp 4282": lambda issuer: _with_header(issuer, cat="cl_B7"),
 }
 BAD: dict[str, Callable[[Issuer], str]] = {
     "not a token": lambda issuer: "x",
@@ -117,7 +118,7 @@ BAD: dict[str, Callable[[Issuer], str]] = {
     "none": lambda issuer: _unsigned(issuer),
     "tampered": lambda issuer: _tampered(issuer),
     "the public key as a secret": lambda issuer: _confused(issuer),
-    "critical": lambda issuer: _critical(issuer),
+    "a header that must be understood": lambda issuer: _with_header(issuer, crit=["new"], new=1),
 }
 
 
@@ -208,11 +209,9 @@ def _tampered(issuer: Issuer) -> str:
     return f"{head}.{other}.{signature}"
 
 
-def _critical(issuer: Issuer) -> str:
-    """A header that must be understood, and is not; signed by hand, because the library refuses to."""
-    return _signed(
-        issuer, f"{_part({'alg': 'RS256', 'kid': 'one', 'crit': ['new'], 'new': 1})}.{issuer.token().split('.')[1]}"
-    )
+def _with_header(issuer: Issuer, **more: Any) -> str:
+    """A token with more in its header; signed by hand, because the library refuses to."""
+    return _signed(issuer, f"{_part({'alg': 'RS256', 'kid': 'one', **more})}.{issuer.token().split('.')[1]}")
 
 
 def _signed(issuer: Issuer, signed: str) -> str:

@@ -141,13 +141,14 @@ def _head_of(token: str) -> _Head | None:
 
 def _signed(token: str, key: Key | None, algorithm: str) -> JsonObject | None:
     """The claims of a token, if this key has signed it by this algorithm."""
-    from joserfc import jwt
+    from joserfc import jws, jwt
     from joserfc.errors import JoseError
 
     if key is None or key.alg not in (None, algorithm):
         return None
     try:
-        claims = dict(jwt.decode(token, key, algorithms=[algorithm]).claims)
+        # Not strict: a header that is not known is ignored, unless `crit` names it (RFC 7515, section 4).
+        claims = dict(jwt.decode(token, key, registry=jws.JWSRegistry(None, [algorithm], False)).claims)
         encode(claims)  # a text that is not Unicode, as half of an emoji, could neither be kept nor sent
         return claims
     except (JoseError, ValueError, TypeError, RecursionError):
