@@ -40,6 +40,23 @@ def test_what_cannot_say_who_the_client_is_is_refused(target: Any, options: dict
         Client(target(), **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({"token": text}, "Authorization") for text in ("s3cret\n", "s3cret ", "s3cret\x00", "s3cret\u2026")]
+    + [({"headers": {"X-Api-Key": "s3cret\r\nX-Other: y"}}, "X-Api-Key")],
+)
+def test_a_secret_that_no_header_can_have_is_not_in_the_error(options: dict[str, Any], name: str) -> None:
+    """Mostly it was read from a file, with the end of its line."""
+
+    async def main() -> None:
+        async with http_server(modern(lambda request: request.result({}))) as url, Client(url, **options):
+            pass
+
+    with pytest.raises(ValueError, match=f"the header {name} ") as caught:
+        run(main())
+    assert "s3cret" not in str(caught.value)
+
+
 def test_without_httpx2_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx2", None)
     for module in ("http", "http_endpoint", "http_sse"):

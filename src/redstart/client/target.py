@@ -52,6 +52,9 @@ def _url(url: str, options: ClientOptions) -> Transport:
             raise ValueError("give either token= or auth= or the header Authorization, not more than one")
     if options["token"] is not None:
         headers["Authorization"] = f"Bearer {options['token']}"
+    for name, value in headers.items():
+        if value != value.strip() or not (value.isascii() and value.isprintable()):  # not shown: it may be a secret
+            raise ValueError(f"the header {name} must be visible ASCII characters, with spaces only between them")
     try:
         from redstart.client.http import HttpTransport
         from redstart.client.http_endpoint import HttpEndpoint
