@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from client.oauth.support import Site, agree, guarded_site, signed_in
+from client.support import Request
 from redstart.client import Client, ClientCredentials, HttpError, JwtBearer, OAuth, SignInError
 from redstart.client.oauth import MemoryTokens
 from support import DEADLINE, LeapingLoop, leap, run
@@ -195,6 +196,37 @@ def test_a_refresh_token_that_is_refused_leads_to_a_new_sign_in() -> None:
 
     run(main())
     assert kinds(site) == {"authorization_code": 2, "refresh_token": 1}
+
+
+def test_two_processes_that_renew_a_token_at_once_both_go_on_with_the_new_one() -> None:
+    """A server that takes each refresh token once refuses the slower one."""
+    both, kept = asyncio.Barrier(2), asyncio.Event()
+
+    class Rotating(Site):
+        async def _token(self, request: Request) -> None:
+            if b"refresh_token=" in request.body and await both.wait():
+                await kept.wait()
+                self.refuses = {"refresh_token": "invalid_grant"}
+            await super()._token(request)
+
+    class Shared(MemoryTokens):
+        def save(self, key: str, value: dict[str, Any] | None) -> None:
+            super().save(key, value)
+            kept.set()
+
+    site, store = Rotating(), Shared()
+
+    async def main() -> None:
+        async with guarded_site(site) as url:
+            first, second = (Client(url, auth=OAuth(browser=agree, store=store)) for _ in range(2))
+            async with first, second:
+                kept.clear()
+                site.valid.clear()
+                await asyncio.gather(first.request("x/y"), second.request("x/y"))
+                await asyncio.gather(first.request("x/y"), second.request("x/y"))
+
+    run(main())
+    assert kinds(site) == {"authorization_code": 1, "refresh_token": 2}
 
 
 def test_a_registration_that_is_not_known_any_more_is_made_again() -> None:

@@ -133,6 +133,8 @@ class Authorization:
         except SignInError as error:
             if error.code is None:  # no answer, or none that lasts: the token may still be good
                 raise
+            if (now := self._tokens()) not in (None, tokens):
+                return now  # another process was faster, and has used up the refresh token
             if error.code == "invalid_client":  # nobody could sign in with a registration that is not known
                 self._grant.store.save(client_key(tokens.issuer), None)
             self._grant.store.save(self._key, kept(msgspec.structs.replace(tokens, refresh_token=None)))
