@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from base64 import b64encode
@@ -128,6 +129,21 @@ def test_an_answer_is_remembered_only_for_a_time(issuer: Issuer) -> None:
 
     async def test() -> None:
         assert await auth("opaque") is not None  # type: ignore[misc]
+        assert auth.remembered("opaque") is None
+
+    run(test())
+
+
+def test_a_clock_that_is_set_back_does_not_make_that_time_longer(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auth, now = asking(issuer, remember=0.05), time.time
+    issuer.serve("/introspect", ACTIVE)
+
+    async def test() -> None:
+        assert await auth("opaque") is not None  # type: ignore[misc]
+        monkeypatch.setattr(time, "time", lambda: now() - 3600)
+        await asyncio.sleep(0.1)
         assert auth.remembered("opaque") is None
 
     run(test())

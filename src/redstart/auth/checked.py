@@ -16,19 +16,19 @@ class CheckedTokens:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = float(seconds)
-        self._known: dict[bytes, tuple[float, User]] = {}
+        self._known: dict[bytes, tuple[float, float, User]] = {}
 
     def get(self, token: str) -> User | None:
         found = self._known.get(blake2b(token.encode()).digest())
-        return found[1] if found is not None and found[0] > time.time() else None
+        return found[2] if found is not None and found[0] > time.time() and found[1] > time.monotonic() else None
 
     def put(self, token: str, user: User, expires: float) -> None:
-        """Remember a user for a time, but not after the token has expired."""
+        """Remember a user for a time, whatever clock is set back, but not after the token has expired."""
         known, digest = self._known, blake2b(token.encode()).digest()
         known.pop(digest, None)
         while len(known) >= MOST:
             del known[next(iter(known))]
-        known[digest] = min(expires, time.time() + self._seconds), user
+        known[digest] = expires, time.monotonic() + self._seconds, user
 
     def clear(self) -> None:
         self._known.clear()
