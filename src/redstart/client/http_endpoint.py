@@ -118,8 +118,9 @@ class HttpEndpoint:
         """What a refusal asks for, if another token could help."""
         if self.authorization is None or not self._may_sign_in:
             return None
-        if response.status_code not in (401, 403):
+        if response.status_code != 401:  # a 403 says what the token lacks, so it was accepted too
             self.authorization.accepted(sent)
+        if response.status_code not in (401, 403):
             return None
         peer = response.extensions["network_stream"].get_extra_info("server_addr")
         asked = response.headers.get_list("WWW-Authenticate")

@@ -306,6 +306,20 @@ def test_a_scope_that_is_not_granted_is_asked_for_once() -> None:
     assert [asked["scope"] for asked in site.signed_in] == ["read", "read write"]
 
 
+def test_after_a_scope_that_was_not_granted_a_token_that_ends_is_followed_by_a_new_one() -> None:
+    site = Site(scopes={"x/write": "write"}, grants={"read"}, token={"refresh_token": None})
+
+    async def main() -> None:
+        async with signed_in(site, scopes=["read"]) as c:
+            with pytest.raises(SignInError, match="were not granted"):
+                await c.request("x/write")
+            site.valid.clear()
+            await c.request("x/y")
+
+    run(main())
+    assert kinds(site) == {"authorization_code": 3}
+
+
 def test_a_new_token_that_is_refused_is_an_error_and_not_a_loop() -> None:
     site = Site(never=True)
 
