@@ -592,6 +592,17 @@ def test_the_port_of_this_machine_may_be_another_one(provider: Provider, uri: st
     play(provider, script)
 
 
+@pytest.mark.parametrize("uri", ["https://app.example.com/back?a=b", "https://app.example.com/back?"])
+def test_an_answer_goes_behind_the_query_of_a_redirect_uri(provider: Provider, uri: str) -> None:
+    async def script(browser: Browser) -> None:
+        await browser.register(redirect_uris=[uri])
+        location = (await browser.agree(await browser.page(redirect_uri=uri), "deny")).headers["location"]
+        assert location.startswith(uri)
+        assert parse_qs(urlsplit(location).query)["error"] == ["access_denied"]
+
+    play(provider, script)
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

@@ -148,7 +148,7 @@ class OAuthVisit(Struct, frozen=True):
         """Send the browser back to the client, and say who answers (RFC 9207)."""
         said = {**said, "state": asked.state, "iss": self.issuer}
         text = urlencode({name: value for name, value in said.items() if value})
-        await self.redirect(f"{asked.redirect_uri}{'&' if urlsplit(asked.redirect_uri).query else '?'}{text}")
+        await self.redirect(f"{asked.redirect_uri}{'&' if '?' in asked.redirect_uri else '?'}{text}")
 
     async def json(self, said: Mapping[str, object], status: int = 200, *headers: tuple[bytes, bytes]) -> None:
         await self.request.reply(status, encode(said), [_JSON, _NO_STORE, *headers])
