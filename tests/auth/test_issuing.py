@@ -13,7 +13,7 @@ import threading
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from auth.proxied import CALLBACK, Browser, answered, application
 from redstart import Context, Server, User
 from redstart.auth import OAuthProxy, OpenID, clients, issuing, records
 from redstart.store.memory import MemoryStore
-from redstart.store.shared import StoreAway
+from redstart.store.shared import StoreAway, StoreFull
 from support import free_port, run
 
 PORT = free_port()
@@ -1134,6 +1134,21 @@ def test_refresh_tokens_belong_to_their_client_and_are_not_access_tokens(provide
         assert (await browser.refresh(tokens["refresh_token"])).status_code == 200
 
     play(provider, script)
+
+
+def test_a_sign_in_can_be_ended_when_the_store_is_full(provider: Provider) -> None:
+    store = MemoryStore(max_bytes=200_000)
+
+    async def script(browser: Browser) -> None:
+        tokens = await browser.tokens()
+        with suppress(StoreFull):
+            for number in range(1000):
+                await store.kv_set(f"of {number}/x", b"")
+        form = {"token": tokens["refresh_token"], "client_id": browser.client_id}
+        assert (await browser.http.post(f"{URL}/oauth/revoke", data=form)).status_code == 200
+        assert error_of(await browser.refresh(tokens["refresh_token"])) == (400, "invalid_grant")
+
+    play(provider, script, store=store)
 
 
 @pytest.mark.parametrize("which", ["access_token", "refresh_token"])

@@ -59,8 +59,7 @@ class OAuthProxy(TokenVerifier):
         if allow is not None and not callable(allow):
             raise ValueError("allow of OAuthProxy must be a function of the user")
         more = tuple(one for one in scope_list("optional_scopes", optional_scopes) if one not in self.scopes)
-        named = texts("claims", claims)
-        self._policy = Policy(self.scopes, more, allow, named, float(token_seconds), sign_in_days * 86400.0)
+        self._policy = Policy(self.scopes, more, allow, texts("claims", claims), token_seconds, sign_in_days * 86400.0)
         asked = None if upstream_scopes is None else scope_list("upstream_scopes", upstream_scopes)
         self._upstream = Upstream(application, asked)
         self._redirects = texts("redirect_schemes", redirect_schemes), texts("trusted_clients", trusted_clients)

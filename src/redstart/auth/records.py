@@ -149,6 +149,7 @@ class Kept:
 
     async def end(self, id: str) -> None:
         """End a sign-in. The mark stays, so that a process that renews it at this moment does not bring it back."""
+        await self.delete("upstream", id)  # which makes room for the mark, where there is none
         await self.put("ended", id, True, 3600.0)
         await self.delete("sign-in", id)
         await self.delete("upstream", id)
