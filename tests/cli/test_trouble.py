@@ -73,6 +73,23 @@ def test_the_line_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("auth", "said"),
+    [
+        ('JWT(issuer="http://login.example.com", audience="x")', "issuer must be like https://login.example.com"),
+        ('JWT(issuer="https://login.example.com", audience=None)', "audience of JWT must name this server"),
+        ('Auth0(domain=None, audience="x")', "issuer must be like https://login.example.com"),
+        ('BearerTokens({"two words": "ada"})', "a token of BearerTokens must be"),
+    ],
+)
+def test_a_mistake_in_auth_shows_no_line_of_ours(tmp_path: Path, auth: str, said: str) -> None:
+    """A variable of the environment that is not set is None."""
+    file = write(tmp_path / "shop.py", f"from redstart.auth import Auth0, BearerTokens, JWT\n\nauth = {auth}\n{SERVER}")
+    done = ran("run", file)
+    assert done.stderr.startswith(f"redstart: {file} could not be loaded ({file}, line 3): ValueError: {said}")
+    assert done.stderr.count("  File ") == 1
+
+
 def test_an_installed_module_is_somebodys_code_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a package that lives where pip puts it, its own line is the best that there is."""
     home = tmp_path / "site-packages"

@@ -87,7 +87,7 @@ class Introspection(RemoteCheck):
         remember: float = REMEMBER,
     ) -> None:
         super().__init__(url, issuer, scopes, remember)
-        self._audiences = {audience} if isinstance(audience, str) else set(audience)
+        self._audiences = {audience} if isinstance(audience, str) else set(audience or ())
         if not self._audiences or not all(self._audiences):
             raise ValueError("audience of Introspection must name this server: else a token for any other one would do")
         self._audience_claim, self._scope_claims = audience_claim, tuple(scope_claims)

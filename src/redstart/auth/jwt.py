@@ -67,7 +67,7 @@ class JWT(TokenVerifier):
         need_extra()
         super().__init__(self._verify, authorization_servers=[checked_url("issuer", issuer)], scopes=scopes)
         self._issuer = issuer
-        self._audiences = {audience} if isinstance(audience, str) else set(audience)
+        self._audiences = {audience} if isinstance(audience, str) else set(audience or ())
         if not self._audiences or not all(self._audiences):
             raise ValueError("audience of JWT must name this server: without it a token for any other one would do")
         if wrong := [name for name in algorithms if name not in _ALLOWED]:

@@ -147,7 +147,7 @@ def Entra(*, tenant: str, client_id: str, client_secret: str = "", scopes: Texts
 
 def _host(domain: str) -> str:
     """A domain, also as a browser shows it: many pages of providers have it with a scheme."""
-    return domain.removeprefix("https://").rstrip("/")
+    return (domain or "").removeprefix("https://").rstrip("/")
 
 
 def Auth0(*, domain: str, **given: Unpack[_Given]) -> OpenID:

@@ -12,8 +12,8 @@ import traceback
 IN_CODE = r"""(\bkeys\s*=\s*[\[(])[^\])]*|(?<=://)[^\s'"]+(?=@)"""
 """The secrets that a traceback may show: keys in a line of code, the user of a URL."""
 NOT_SHOWN = (
-    *(f"redstart/{room}" for room in ("adopt", "asking", "cli", "client", "execution", "features")),
-    *(f"redstart/{room}" for room in ("server", "store", "testing", "transports")),
+    *(f"redstart/{room}" for room in ("access", "adopt", "asking", "auth", "cli", "client")),
+    *(f"redstart/{room}" for room in ("execution", "features", "server", "store", "testing", "transports")),
     *("importlib", "contextlib.py", "/asyncio/", "uvloop/"),
 )
 """Files that are left out of a traceback, because they are not the user's code."""
