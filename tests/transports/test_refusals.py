@@ -36,6 +36,8 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         (HEAD + b"Content-Length: 101\r\n\r\n", b"413", b"max_body_bytes="),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n80\r\n" + b"x" * 128 + b"\r\n", b"413", b"max_body_bytes="),
         (HEAD + b"Content-Length: 50\r\n\r\n", b"408", b"body_deadline="),
+        (HEAD + b"X: y\r\n" * 300 + b"\r\n", b"431", b"256 headers (no option changes it)"),
+        (HEAD + b"X: " + b"y" * 65536 + b"\r\n\r\n", b"431", b"65536 bytes (no option changes it)"),
     ],
 )
 def test_on_our_own_socket(port: int, sent: bytes, status: bytes, option: bytes) -> None:
@@ -54,6 +56,17 @@ def test_under_a_host() -> None:
         refused = await Http(server.asgi(max_body_bytes=100)).send(b" " * 101)
         assert refused.status == 413
         assert "max_body_bytes=" in refused.json()["error"]["message"]
+        await server.runtime.stop()
+
+    run(test())
+
+
+def test_a_limit_without_an_option_says_so() -> None:
+    async def test() -> None:
+        server = Server("small")
+        refused = await Http(server.asgi()).send(b'{"jsonrpc":"2.0","id":1,"method":' + b"[" * 64 + b"]" * 64 + b"}")
+        assert refused.status == 400
+        assert refused.json()["error"]["message"] == "Nested deeper than 64 levels (no option changes it)"
         await server.runtime.stop()
 
     run(test())

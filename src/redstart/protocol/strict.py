@@ -100,7 +100,7 @@ def open_batch(data: bytes) -> list[bytes]:
     except msgspec.DecodeError as error:
         raise ProtocolError(PARSE_ERROR, f"Not valid JSON: {error}") from None
     except RecursionError:
-        raise ProtocolError(PARSE_ERROR, f"Nested deeper than {MAX_DEPTH} levels") from None
+        raise ProtocolError(PARSE_ERROR, f"Nested deeper than {MAX_DEPTH} levels (no option changes it)") from None
     check_text(data)
     if not parts:
         raise ProtocolError(INVALID_REQUEST, "A batch has at least one message")
@@ -132,7 +132,7 @@ def check_text(data: bytes) -> None:
         except UnicodeDecodeError as error:
             raise ProtocolError(PARSE_ERROR, f"Not valid UTF-8 at byte {error.start}") from None
     if data.count(b"{") + (_BRACKET in data and data.count(b"[")) > MAX_DEPTH and _too_deep(data):
-        raise ProtocolError(PARSE_ERROR, f"Nested deeper than {MAX_DEPTH} levels")
+        raise ProtocolError(PARSE_ERROR, f"Nested deeper than {MAX_DEPTH} levels (no option changes it)")
     if _BACKSLASH in data and (b"\\u00" in data or b"protocol\\/" in data):
         refuse_duplicates(data)
 

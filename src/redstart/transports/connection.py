@@ -147,7 +147,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._refuse_unread(error)
         if self._unused > MAX_HEAD:
-            self.refuse(431, b"the head or the trailers are larger than %d bytes" % MAX_HEAD)
+            self.refuse(431, b"the head or the trailers are larger than %d bytes (no option changes it)" % MAX_HEAD)
 
     def _refuse_unread(self, error: Exception) -> None:
         cause = error.__context__
@@ -170,14 +170,14 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         if self._in_head:  # a trailer comes after all was decided by the headers, and is dropped
             self.headers.append((name.lower(), value))
             if len(self.headers) > MAX_HEADERS:
-                self.refuse(431, b"the head has more than %d headers" % MAX_HEADERS)
+                self.refuse(431, b"the head has more than %d headers (no option changes it)" % MAX_HEADERS)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._unused = 0
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > MAX_HEAD:
-            self.refuse(431, b"the head is larger than %d bytes" % MAX_HEAD)
+            self.refuse(431, b"the head is larger than %d bytes (no option changes it)" % MAX_HEAD)
         if self.parser.should_upgrade():  # in pieces or in capitals `_parse` has not seen it, and there will be no body
             self.refuse(400, b"this server speaks HTTP/1.1 only: send the request without Upgrade or CONNECT")
         for name, value in self.headers:
