@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -346,7 +346,8 @@ def test_large_bodies_that_do_not_end_have_a_size_in_all() -> None:
         before = resident(child)
         clients = [stack.enter_context(Socket(host, port)) for _ in range(60)]
         for client in clients:
-            client.socket.sendall(head + b" " * (2 * MIB))
+            with suppress(ConnectionError):  # it may be refused before all of it is sent
+                client.socket.sendall(head + b" " * (2 * MIB))
         good = stack.enter_context(Socket(host, port))
         good.post(PING)
         assert good.response()[0] == 200
