@@ -90,6 +90,21 @@ def test_a_mistake_in_auth_shows_no_line_of_ours(tmp_path: Path, auth: str, said
     assert done.stderr.count("  File ") == 1
 
 
+@pytest.mark.parametrize(
+    "auth",
+    [
+        'OAuthProxy(GitHub(client_id="id", client_secret="hush"), token_seconds=0)',
+        "Introspection('none', client_id='id', client_secret='hush', issuer='https://a.example', audience='x')",
+        'BearerTokens({"ok": "ada", "hush hush": "bob"})',
+    ],
+)
+def test_a_mistake_in_auth_shows_no_secret(tmp_path: Path, auth: str) -> None:
+    names = "BearerTokens, GitHub, Introspection, OAuthProxy"
+    done = ran("run", write(tmp_path / "shop.py", f"from redstart.auth import {names}\n\nauth = {auth}\n{SERVER}"))
+    assert "line 3" in done.stderr
+    assert "hush" not in done.stderr
+
+
 def test_an_installed_module_is_somebodys_code_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a package that lives where pip puts it, its own line is the best that there is."""
     home = tmp_path / "site-packages"

@@ -9,8 +9,8 @@ import os
 import re
 import traceback
 
-IN_CODE = r"""(\bkeys\s*=\s*[\[(])[^\])]*|(?<=://)[^\s'"]+(?=@)"""
-"""The secrets that a traceback may show: keys in a line of code, the user of a URL."""
+IN_CODE = r"""(\bkeys\s*=\s*[\[(]|\bclient_secret\s*=|\bBearerTokens\(\s*\{)[^\])}]*|(?<=://)[^\s'"]+(?=@)"""
+"""The secrets that a traceback may show: keys and tokens in a line of code, the user of a URL."""
 NOT_SHOWN = (
     *(f"redstart/{room}" for room in ("access", "adopt", "asking", "auth", "cli", "client")),
     *(f"redstart/{room}" for room in ("execution", "features", "server", "store", "testing", "transports")),
