@@ -44,6 +44,12 @@ async def list_and_call(c: Client) -> None:
         await c.call_tool(tool.name, given)
 
 
+async def listen_and_call(c: Client) -> None:
+    """With the stream of the session open first: a GET that comes late is taken for one that continues a call."""
+    async with c.listen(tools=True):
+        await list_and_call(c)
+
+
 async def list_only(c: Client) -> None:
     await c.list_tools()
 
@@ -91,6 +97,7 @@ def accept(request: ElicitRequest) -> dict[str, Any]:
 
 Work = Callable[[Client], Awaitable[None]]
 SCENARIOS: dict[str, Work] = {
+    "sse-retry": listen_and_call,
     "json-schema-ref-no-deref": list_only,
     "json-schema-2020-12-preservation": echo_schema,
     "sep-2322-client-request-state": call_all,
