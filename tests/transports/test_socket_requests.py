@@ -670,6 +670,26 @@ def test_a_body_is_not_read_as_a_head() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("end", [b"\r|\n\r\n", b"\r\n|\r\n", b"\r\n\r|\n", b"|\r|\n|\r|\n"])
+def test_a_body_is_not_read_as_a_head_whose_end_comes_in_pieces(end: bytes) -> None:
+    body = b"one\r\nUpgrade: two"
+    head = b"POST /echo HTTP/1.1\r\n" + HEAD + b"Content-Length: %d" % len(body)
+    pieces = (head + end + body + WHOLE).split(b"|")
+
+    async def test() -> None:
+        async with served() as stage:
+            peer = await stage.connect()
+            for piece in pieces:
+                peer.writer.write(piece)
+                for _ in range(20):  # so that it comes as a packet of its own
+                    await asyncio.sleep(0)
+            assert (await peer.response())[::2] == (200, body)
+            assert (await peer.response())[0] == 200  # so the next request is read from its first byte on
+            peer.writer.close()
+
+    run(test())
+
+
 @pytest.mark.parametrize(
     "line", [b"CONNECTION: UPGRADE\r\nUPGRADE: H2C\r\n", b"Connection: Upgrade\r\nUpg|rade: h2c\r\n"]
 )

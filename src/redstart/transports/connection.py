@@ -108,6 +108,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._starting = False
         self._midway = False
         self._in_head = True
+        self._tail = b""  # of a head that came in part: its last bytes, because the blank line may be in two packets
         self._unused = 0  # the bytes since the parser has last reported a whole head, a part of a body, or an end
         self._refusal: tuple[int, bytes] | None = None
         self._unsent = 0
@@ -139,13 +140,14 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         if self._in_head and b"pgrade" in data:
             # We speak HTTP/1.1 only. Some clients offer more in every first request, and the parser would then stop
             # before the body.
-            head, end, body = data.partition(b"\r\n\r\n")
-            data = _UPGRADE.sub(b"\r\nx-upgrade:", head) + end + body
+            head, end, body = (self._tail + data).partition(b"\r\n\r\n")
+            data = (_UPGRADE.sub(b"\r\nx-upgrade:", head) + end + body)[len(self._tail) :]
         self._unused += len(data)
         try:
             self.parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._refuse_unread(error)
+        self._tail = (self._tail + data[-3:])[-3:] if self._midway and self._in_head else b""
         if self._unused > MAX_HEAD:
             self.refuse(431, b"the head or the trailers are larger than %d bytes (no option changes it)" % MAX_HEAD)
 
