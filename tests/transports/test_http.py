@@ -769,6 +769,25 @@ def test_a_batch_that_a_cancellation_completes_is_answered(others: int) -> None:
     run(test())
 
 
+@pytest.mark.parametrize("others", [[], [2], [2, 3]])
+def test_a_call_that_is_cancelled_in_its_own_batch_does_not_run(others: list[int]) -> None:
+    async def test() -> None:
+        stage = Stage()
+        stage.go.set()
+        http = stage.http()
+        session = await http.open("2025-03-26")
+        cancel = message(None, "notifications/cancelled", {"requestId": 1})
+        parts = [call(1, "wait"), cancel, *[call(id, "echo") for id in others]]
+        response = await within(http.send(b"[" + b",".join(parts) + b"]", headers=session))
+        assert response.status == 200
+        assert [answer["id"] for answers in response.messages() for answer in answers] == others
+        assert not stage.began.is_set()
+        again = await within(http.send(call(1, "wait"), headers=session))  # and its id is free
+        assert again.json()["result"]["content"][0]["text"] == "went on"
+
+    run(test())
+
+
 @pytest.mark.parametrize("era", ["modern", "handshake"])
 def test_the_body_of_a_request_is_not_kept_while_its_call_runs(era: str) -> None:
     """What the call needs of it is kept once."""

@@ -102,13 +102,13 @@ class Response(Struct, eq=False):
         request.watch(self)
         for one in calls:
             one.channel = self
-        call.run = task if len(calls) == 1 else None
+        call.run = task if self._batch is None else None
         data = None
         try:
             try:
                 if self._in_time is not None and not await self._may_run(self._in_time):
                     return
-                data = await (self._runtime.answer(call) if len(calls) == 1 else self._answer_batch(calls))
+                data = await (self._runtime.answer(call) if self._batch is None else self._answer_batch(calls))
             except asyncio.CancelledError:
                 if not self._goes_on(task):
                     raise
