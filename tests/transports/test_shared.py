@@ -789,6 +789,75 @@ def test_answers_and_cancellations_in_a_batch_reach_another_process(url: str) ->
     two(url, script)
 
 
+class Held(SqliteStore):
+    """A store that holds one message back when a test says so, and then sends it, or is away."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.holds = self.away = False
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def publish(self, topic: str, data: bytes) -> None:
+        if self.holds:
+            self.holds = False
+            self.asked.set()
+            await self.go.wait()
+            if self.away:
+                raise StoreAway("the test says so")
+        await super().publish(topic, data)
+
+
+def test_a_batch_that_the_store_could_not_pass_on_can_be_sent_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        store = Held(tmp_path / "shared.db")
+        process = Process(store)
+        session = await process.http.open("2025-03-26")
+        waiting = process.http.start(tool(5, "wait"), headers=session)
+        await process.started.wait()
+        cancels = [message(None, "notifications/cancelled", {"requestId": id}) for id in (99, 5)]
+        batch = b"[%b]" % b",".join([*cancels, tool(1, "log"), tool(2, "log")])
+        store.holds = store.away = True
+        store.go.set()
+        assert (await process.http.send(batch, headers=session)).status == 503
+        await process.cancelled.wait()  # this process needs no store to cancel its own call
+        await waiting.done()
+        again = await process.http.send(batch, headers=session)
+        assert [(answer["id"], "result" in answer) for answer in again.messages()[-1]] == [(1, True), (2, True)]
+        await process.server.runtime.stop()
+        await store.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("ids", [[1], [1, 2]])
+@pytest.mark.parametrize("how", ["DELETE", "stop"])
+def test_a_batch_does_not_run_when_its_session_has_ended_before_it_was_passed_on(
+    how: str, ids: list[int], tmp_path: Path
+) -> None:
+    async def test() -> None:
+        store = Held(tmp_path / "shared.db")
+        process = Process(store)
+        session = await process.http.open("2025-03-26")
+        cancel = message(None, "notifications/cancelled", {"requestId": 99})
+        batch = b"[%b]" % b",".join([cancel, *[tool(id, "wait") for id in ids]])
+        store.holds = True
+        sent = process.http.start(batch, headers=session)
+        await store.asked.wait()
+        if how == "DELETE":
+            assert (await process.http.send(method="DELETE", headers=session)).status == 200
+        else:
+            await process.server.runtime.stop()
+        store.go.set()
+        (answers,) = (await sent.done()).messages()
+        assert [answer["id"] for answer in answers] == ids
+        assert all("session has ended" in answer["error"]["message"] for answer in answers)
+        assert not process.started.is_set()
+        await process.server.runtime.stop()
+        await store.close()
+
+    run(test())
+
+
 def test_without_its_store_a_pipe_gets_a_json_rpc_error() -> None:
     async def test() -> None:
         server = Process(f"redis://127.0.0.1:{free_port()}").server

@@ -42,7 +42,7 @@ from redstart.transports.request import (
     Scope,
     Send,
 )
-from redstart.transports.response import SESSION_ENDED, Response, is_asking
+from redstart.transports.response import SESSION_ENDED, Response, give_up, is_asking
 from redstart.transports.routes import answer_route, claim_paths
 from redstart.transports.sessions import HttpSession, Sessions
 from redstart.transports.shares import Rate, Rates, Seats
@@ -339,9 +339,14 @@ class Endpoint:
         self, request: HttpRequest, accepted: Accepts, events: list[Event], session: HttpSession | None
     ) -> None:
         """Run the calls among the events; without any the request is answered here."""
+        calls = self._calls_among(events)  # first what is for calls here: the store may be away
         if self._shared is not None:
-            events = await self._shared.deliver(session, events)
-        calls = self._calls_among(events)
+            try:
+                events = await self._shared.deliver(session, events)
+            except BaseException:  # the client is told to send all of it again, and may use the same ids
+                for call in calls:
+                    call.link.forget(call)
+                raise
         if calls:
             await self._run(request, accepted, calls, session)
         else:
@@ -445,7 +450,10 @@ class Endpoint:
         if self.runtime.telemetry is not None:
             self.runtime.telemetry.end_session(session)
         for call in tuple(session.link.calls.values()):
-            call.channel.end_call(call, SESSION_ENDED)  # type: ignore[attr-defined]
+            if isinstance(call.channel, Response):
+                call.channel.end_call(call, SESSION_ENDED)
+            else:  # it waits until what came with it has reached other processes; then its batch has the answer
+                give_up(self.runtime, call, SESSION_ENDED)
         session.push.end()
 
     def _end_calls(self, which: Callable[[Call], bool]) -> int:
