@@ -1479,6 +1479,36 @@ def test_a_batch_that_is_refused_has_answers_also_if_its_last_call_was_cancelled
     run(test())
 
 
+class BrokenStore(MemoryStore):
+    """A store that fails in a way that it does not know itself, such as without a thread."""
+
+    broken = True
+
+    async def take(self, key: str, rate: float, burst: float) -> tuple[bool, float]:
+        if self.broken and "tool" in key:
+            raise RuntimeError("can't start new thread")
+        return await super().take(key, rate, burst)
+
+
+@pytest.mark.parametrize("whole", [b"%b", b"[%b]"])
+def test_a_call_whose_rate_could_not_be_asked_is_not_left_open(whole: bytes) -> None:
+    async def test() -> None:
+        store = BrokenStore()
+        async with served(store=store, tool_rate_limits={"count": "100/minute"}) as stage:
+            peer = await stage.connect()
+            peer.writer.write(post(initialize("2025-03-26")))
+            session = f"Mcp-Session-Id: {(await peer.response())[1]['mcp-session-id']}\r\n".encode()
+            request = post(whole % message(1, "tools/call", {"name": "count"}), session)
+            peer.writer.write(request)
+            assert (await peer.response())[0] == 500
+            store.broken = False
+            again = await stage.connect()
+            again.writer.write(request)
+            assert b"counted" in (await again.response())[2]
+
+    run(test())
+
+
 @asynccontextmanager
 async def first_transport(store: SlowStore) -> AsyncIterator[tuple[Stage, Peer, Callable[[bytes], Awaitable[Peer]]]]:
     """A stream of the first revision, whose client is initialized, and how it says something."""

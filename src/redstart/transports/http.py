@@ -298,6 +298,10 @@ class Endpoint:
             refusal = await rates.refusal(self._owner(request), calls)
         except ProtocolError as error:  # the store is away
             refusal = Rejection(503, error.message, LATER, code=error.code)
+        except Exception:  # the store has failed in another way: the calls do not run, and their ids are free again
+            for call in calls:
+                call.link.forget(call)
+            raise
         if refusal is not None:
             await _refuse_calls(request, calls, refusal)
         return refusal is None
