@@ -1479,6 +1479,29 @@ def test_a_batch_that_is_refused_has_answers_also_if_its_last_call_was_cancelled
     run(test())
 
 
+@pytest.mark.parametrize(("others", "ids"), [([], [None]), ([message(2, "no/such")], [2])])
+def test_a_batch_that_is_refused_has_a_body_also_if_all_its_calls_were_cancelled(
+    others: list[bytes], ids: list[int | None]
+) -> None:
+    async def test() -> None:
+        store = SlowStore()
+        store.away = True
+        store.go.set()
+        async with served(store=store, tool_rate_limits={"wait": "1/day"}) as stage:
+            peer = await stage.connect()
+            peer.writer.write(post(initialize("2025-03-26")))
+            session = f"Mcp-Session-Id: {(await peer.response())[1]['mcp-session-id']}\r\n".encode()
+            cancel = message(None, "notifications/cancelled", {"requestId": 1})
+            parts = [*others, message(1, "tools/call", {"name": "wait"}), cancel]
+            peer.writer.write(post(b"[%b]" % b",".join(parts), session))
+            status, _, body = await peer.response()
+            answers = json.loads(body)
+            assert status == 503
+            assert [answer.get("id") for answer in (answers if others else [answers])] == ids
+
+    run(test())
+
+
 class BrokenStore(MemoryStore):
     """A store that fails in a way that it does not know itself, such as without a thread."""
 

@@ -574,8 +574,9 @@ async def _refuse_calls(request: HttpRequest, calls: list[Call], refusal: Reject
     """Answer calls that are not run, each with its id."""
     request.reason = refusal.text
     error = ProtocolError(refusal.code, refusal.text)
-    answers = [call.link.fail(call, error) for call in calls]  # of a batch one is the whole
-    await request.reply(refusal.status, next(filter(None, answers), b""), [JSON, *refusal.headers])
+    answers, batch = [call.link.fail(call, error) for call in calls], calls[0].batch
+    data = answers[0] if batch is None else batch.whole()  # None if all of them were cancelled meanwhile
+    await request.reply(refusal.status, data or failure(None, error), [JSON, *refusal.headers])
 
 
 def _no_stream() -> Rejection:
