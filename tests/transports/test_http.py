@@ -12,7 +12,7 @@ import pytest
 
 from redstart import Context, ProtocolError, Server
 from redstart.wire.meta import PROTOCOL_VERSION
-from support import HANDSHAKES, MODERN, LeapingLoop, initialize, leap, message, modern, run
+from support import HANDSHAKES, MODERN, LeapingLoop, initialize, leap, message, modern, run, until
 from transports.support import DEFAULT_HEADERS, Http, Response
 
 LATEST = HANDSHAKES[-1]
@@ -784,6 +784,34 @@ def test_a_call_that_is_cancelled_in_its_own_batch_does_not_run(others: list[int
         assert not stage.began.is_set()
         again = await within(http.send(call(1, "wait"), headers=session))  # and its id is free
         assert again.json()["result"]["content"][0]["text"] == "went on"
+
+    run(test())
+
+
+@pytest.mark.parametrize("kind", ["GET", "POST", "POST that is being answered", "GET of legacy_sse"])
+def test_nothing_is_left_of_a_stream_that_its_host_cancels(kind: str) -> None:
+    async def test() -> None:
+        stage = Stage()
+        http = stage.http(legacy_sse=True)
+        session = await http.open()
+        before = asyncio.all_tasks()
+        if kind == "GET of legacy_sse":
+            stream = http.start(method="GET", path="/sse")
+        elif kind == "GET":
+            stream = http.start(method="GET", headers=session)
+        else:
+            stream = http.start(call(1, "wait", steps=1, token="t"), headers=session)
+        await within(stream.started.wait())
+        if "answered" in kind:  # and its client does not take what is sent
+            await within(stage.began.wait())
+            stream.may_send.clear()
+            stage.go.set()
+            for _ in range(20):
+                await asyncio.sleep(0)
+        stream.task.cancel()
+        await asyncio.wait([stream.task])
+        await within(until(lambda: asyncio.all_tasks() <= before))
+        await stage.server.runtime.stop()
 
     run(test())
 

@@ -145,6 +145,8 @@ class Response(Struct, eq=False):
         if task is None or any(call.open for call in self._calls):
             for call in self._calls:
                 call.link.forget(call)
+            if self._writer is not None:
+                self._writer.cancel()  # nobody would end it any more
             return False
         task.uncancel()
         return True

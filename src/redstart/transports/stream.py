@@ -94,10 +94,17 @@ class Writer(Struct, eq=False):
 
     async def finished(self) -> None:
         """Wait until the response is complete, or the client has gone; one that never reads is hung up on."""
-        await asyncio.wait((self._pump,))
+        try:
+            await asyncio.wait((self._pump,))
+        finally:
+            self.cancel()
         if self._pump.cancelled():
             raise ConnectionAbortedError("the client does not read")
         self._pump.result()
+
+    def cancel(self) -> None:
+        """Send nothing more: the request has ended, or its host has cancelled it."""
+        self._pump.cancel()
 
     async def ready(self) -> None:
         """Wait until the client has taken what was queued."""
