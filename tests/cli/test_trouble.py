@@ -95,7 +95,9 @@ def test_a_mistake_in_auth_shows_no_line_of_ours(tmp_path: Path, auth: str, said
     [
         'OAuthProxy(GitHub(client_id="id", client_secret="hush"), token_seconds=0)',
         "Introspection('none', client_id='id', client_secret='hush', issuer='https://a.example', audience='x')",
+        'OAuthProxy(GitHub(client_id="id", client_secret="a)b]hush"), token_seconds=0)',
         'BearerTokens({"ok": "ada", "hush hush": "bob"})',
+        'BearerTokens({"ok": {"sub": "ada", "scopes": ["x"]}, "hush hush": "bob"})',
     ],
 )
 def test_a_mistake_in_auth_shows_no_secret(tmp_path: Path, auth: str) -> None:

@@ -9,7 +9,9 @@ import os
 import re
 import traceback
 
-IN_CODE = r"""(\bkeys\s*=\s*[\[(]|\bclient_secret\s*=|\bBearerTokens\(\s*\{)[^\])}]*|(?<=://)[^\s'"]+(?=@)"""
+_BEFORE = r"""(\bkeys\s*=\s*[\[(]|\bclient_secret\s*=\s*(?=["'])|\bBearerTokens\(\s*\{)"""
+_TO_THE_BRACKET = r"""(?:"[^"\n]*"|'[^'\n]*'|\([^()]*\)|\[[^][]*\]|\{[^{}]*\}|[^][(){}"'])*"""
+IN_CODE = rf"""{_BEFORE}{_TO_THE_BRACKET}|(?<=://)[^\s'"]+(?=@)"""
 """The secrets that a traceback may show: keys and tokens in a line of code, the user of a URL."""
 NOT_SHOWN = (
     *(f"redstart/{room}" for room in ("access", "adopt", "asking", "auth", "cli", "client")),
