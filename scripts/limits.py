@@ -26,8 +26,13 @@ ROWS: list[tuple[str, str, str]] = [
     ("the body of a request", "{size:max_body_bytes}, else 413", "max_body_bytes"),
     (
         "the head of a request; its trailers, which are dropped",
-        "{size:connection.MAX_HEAD} each, and {count:connection.MAX_HEADERS} headers, else 431",
+        "{size:connection.MAX_HEAD} each, else 431",
         "",
+    ),
+    (
+        "the headers of a request",
+        "{count:max_headers}, else 431",
+        "max_headers",
     ),
     (
         "bodies that are still being received, of all clients together",
@@ -105,7 +110,7 @@ ROWS: list[tuple[str, str, str]] = [
         "{chars:features.subscriptions.MAX_SUBSCRIBED_BY_ALL} characters",
         "",
     ),
-    ("the depth of a message", "{count:protocol.strict.MAX_DEPTH} levels", ""),
+    ("the depth of a message", "{count:protocol.strict.MAX_DEPTH} levels", "max_depth"),
     (
         "messages of a batch; the bytes of its answers",
         "{count:wire.jsonrpc.MAX_BATCH}; {size:protocol.call.Batch.max_bytes}, then each further answer is an error, "
@@ -184,7 +189,8 @@ def table() -> str:
     """The whole table."""
     lines = ["| what | limit | option |", "|---|---|---|"]
     for what, limit, option in ROWS:
-        shown = f"`{option}`{', `run` only' if option in RUN_ONLY else ''} " if option else ""
+        where = ", `run` only" if option in RUN_ONLY else "" if option in HTTP else ", of `Server`"
+        shown = f"`{option}`{where} " if option else ""
         lines.append(f"| {filled(what)} | {filled(limit)} | {shown}|")
     return "\n".join(lines) + "\n"
 

@@ -73,15 +73,15 @@ BUDGET: dict[str, int] = {
     "schema": 3228,  # one type engine for all; the kinds of functions, their annotations and defaults, and the names
     "protocol": 1240,  # the walk over x-mcp-header annotations, for both sides; what is remembered of `_meta`
     "store": 1205,  # four engines behind one contract, two of which may be away; with tasks/ at most 2,200
-    "features": 3396,  # what processes tell each other; scopes; progress and log messages; why a server does not start
+    "features": 3402,  # what processes tell each other; scopes; log messages; why a server does not start; ranges
     "execution": 1212,  # visible=, which needs the contexts; the Runner of calls; threads that wait, or cannot be had
     "asking": 2009,  # what a task records of its dialogue; answers say how they are read
     "tasks": 996,  # two task protocols over one record; leases, retries, checkpoints
     "adopt": 755,  # objects, directories and providers; their files are watched, until the interpreter ends
     "observe": 290,  # metrics and traces of calls, and what shows calls to them
     "access": 161,  # `auth=`: its contract, its time limit, what is wrong with tokens; the local user of stdio
-    "server": 1390,  # Server, its contexts, dispatch and the running of calls; at most 1,400
-    "transports": 4260,  # sessions of several processes; health, challenges; TLS, proxies; shares; what logs tell
+    "server": 1393,  # Server, its contexts, dispatch and the running of calls; at most 1,400
+    "transports": 4263,  # sessions of several processes; TLS, proxies; shares; what logs tell; calls left by no failure
     "auth": 1500,  # with OAuthProxy, an authorization server; at most 1,500
     "client": 3988,  # who gets no answer, and why; bounds of what servers send; configurations; OAuth, shared; tasks
     "testing": 1260,  # the pytest plug-in and its words, changes that break clients, replay; the behavioural suite

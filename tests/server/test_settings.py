@@ -42,6 +42,8 @@ NAN = math.nan
           for name in ("threads", "processes", "max_concurrency", "max_queue", "max_result_bytes", "page_size")),
         *(({name: 0}, ValueError, f"{name} must be a whole number of at least 1") for name in
           ("threads", "processes", "max_concurrency", "max_result_bytes", "page_size")),
+        ({"max_depth": 15}, ValueError, "max_depth must be a whole number of at least 16, not 15"),
+        ({"max_depth": 257}, ValueError, "max_depth must be a whole number of at most 256, not 257"),
         ({"max_queue": -1}, ValueError, "max_queue must be a whole number of at least 0, not -1"),
         ({"max_queue": None}, TypeError, "max_queue must be a whole number of at least 0, not None"),
         ({"threads": None}, TypeError, "threads must be a whole number of at least 1, not None"),

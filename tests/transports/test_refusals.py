@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from redstart import Server
+from redstart import Client, Server
 from support import DEADLINE, free_port, initialize, run
 from transports.support import Child, Http
 
 SOURCE = """
 from redstart import Server
-Server("small").run("http", port=PORT, max_body_bytes=100, body_deadline=0.5)
+Server("small").run("http", port=PORT, max_body_bytes=100, body_deadline=0.5, max_headers=9)
 """
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
@@ -36,7 +38,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         (HEAD + b"Content-Length: 101\r\n\r\n", b"413", b"max_body_bytes="),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n80\r\n" + b"x" * 128 + b"\r\n", b"413", b"max_body_bytes="),
         (HEAD + b"Content-Length: 50\r\n\r\n", b"408", b"body_deadline="),
-        (HEAD + b"X: y\r\n" * 300 + b"\r\n", b"431", b"256 headers (no option changes it)"),
+        (HEAD + b"X: y\r\n" * 8 + b"\r\n", b"431", b"9 headers (max_headers=)"),
         (HEAD + b"X: " + b"y" * 65536 + b"\r\n\r\n", b"431", b"65536 bytes (no option changes it)"),
     ],
 )
@@ -61,12 +63,29 @@ def test_under_a_host() -> None:
     run(test())
 
 
-def test_a_limit_without_an_option_says_so() -> None:
+@pytest.mark.parametrize("revision", ["2025-03-26", "2026-07-28"])
+@pytest.mark.parametrize("depth", [16, 64, 256])
+def test_how_deeply_a_message_may_be_nested(depth: int, revision: str) -> None:
+    server = Server("deep", max_depth=depth)
+
+    @server.tool
+    def echo(x: Any) -> Any:
+        return x
+
     async def test() -> None:
-        server = Server("small")
-        refused = await Http(server.asgi()).send(b'{"jsonrpc":"2.0","id":1,"method":' + b"[" * 64 + b"]" * 64 + b"}")
+        deepest: Any = []
+        for _ in range(depth - 4):  # the message, its params, their arguments, and the list that is there
+            deepest = [deepest]
+        async with Client(server, protocol=revision) as c:
+            assert json.loads((await c.call_tool("echo", {"x": deepest})).text) == deepest
+        http = Http(server.asgi())
+        session = await http.open("2025-03-26")
+        batched = revision == "2025-03-26"  # which is a level more
+        brackets = b"[" * (depth - batched), b"]" * (depth - batched)
+        message = b'{"jsonrpc":"2.0","id":1,"method":%b%b}' % brackets
+        refused = await http.send(b"[%b]" % message if batched else message, headers=session)
         assert refused.status == 400
-        assert refused.json()["error"]["message"] == "Nested deeper than 64 levels (no option changes it)"
+        assert refused.json()["error"]["message"] == f"Nested deeper than {depth} levels (max_depth=)"
         await server.runtime.stop()
 
     run(test())

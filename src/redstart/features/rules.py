@@ -301,6 +301,14 @@ def at_least(least: int) -> Reader:
     return lambda label, value: whole(label, value, least)
 
 
+def between(least: int, most: int) -> Reader:
+    def read(label: str, value: object) -> int:
+        number = whole(label, value, least)
+        return number if number <= most else wrong(label, f"a whole number of at most {most}", value)
+
+    return read
+
+
 def endless_seconds(label: str, value: object) -> float:
     return seconds(label, value, endless=True)
 

@@ -111,7 +111,7 @@ class Link(Struct, eq=False):
 
     def _receive_one(self, data: bytes, headers: Headers | None, batch: Batch | None) -> list[Event]:
         try:
-            envelope, raw_id = open_envelope(data)
+            envelope, raw_id = open_envelope(data, self.modern.max_depth)
         except ProtocolError as error:
             return [self._refusal(_salvaged_id(data, error), error)]
         if envelope.method is UNSET:
@@ -249,7 +249,7 @@ class Link(Struct, eq=False):
         try:
             if self.session is None or not handshake.DIALECTS[self.session.revision].batches:
                 raise ProtocolError(INVALID_REQUEST, "This protocol revision has no JSON-RPC batches")
-            parts = open_batch(data)
+            parts = open_batch(data, self.modern.max_depth)
         except ProtocolError as error:
             return [self._refusal(None, error)]
         batch = Batch()

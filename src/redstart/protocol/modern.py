@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw
 from redstart.protocol.dialect import Structured, Tasks
 from redstart.protocol.headers import Headers, SteadyHeaders, check_agreement
 from redstart.protocol.methods import MODERN, Method
+from redstart.protocol.strict import MAX_DEPTH
 from redstart.wire.jsonrpc import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -68,8 +69,10 @@ class Modern:
     sampling_parts = True
     tasks: Tasks = "extension"
 
-    def __init__(self, server: Implementation) -> None:
+    def __init__(self, server: Implementation, max_depth: int = MAX_DEPTH) -> None:
         self.rename(server)
+        self.max_depth = max_depth
+        """How deeply a message may be nested, of any revision."""
 
     def rename(self, server: Implementation) -> None:
         """From now on speak for the server with this name."""

@@ -28,6 +28,8 @@ from redstart.wire.jsonrpc import (
 from redstart.wire.meta import PROTOCOL_VERSION, RequestMeta
 
 MAX_DEPTH: Final = 64
+"""How deeply a message may be nested, if the server does not say otherwise."""
+_DEEP: Final = "Nested deeper than %d levels (max_depth=)"
 LARGE: Final = 64 * 1024
 """Above this size a message is not searched once for each key."""
 
@@ -55,13 +57,12 @@ _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _BRACKET: Final = ord("[")
 _BACKSLASH: Final = ord("\\")
 """Numbers, because `in` finds a number five times as fast as a `bytes` of length one."""
-_TOO_MANY: Final = b"[" * (MAX_DEPTH + 1)
 _UP_AND_DOWN: Final = rb"(\[++)\]*+"
 
 
-def open_envelope(data: bytes) -> tuple[Envelope, bytes | None]:
+def open_envelope(data: bytes, depth: int = MAX_DEPTH) -> tuple[Envelope, bytes | None]:
     """Decode one message, or raise a ProtocolError. The bytes are those of its id, if it is the id of a request."""
-    check_text(data)
+    check_text(data, depth)
     try:
         envelope = decode_envelope(data)
     except msgspec.ValidationError as error:
@@ -91,7 +92,7 @@ def _around(data: bytes, key: bytes, member: object) -> bytes:
     return data[:start] + data[start + len(member) :] if data.startswith(memoryview(member), start) else data
 
 
-def open_batch(data: bytes) -> list[bytes]:
+def open_batch(data: bytes, depth: int = MAX_DEPTH) -> list[bytes]:
     """The messages of a JSON-RPC batch, still as bytes, or a ProtocolError."""
     try:
         parts = [bytes(part) for part in decode_batch(data)]
@@ -100,8 +101,8 @@ def open_batch(data: bytes) -> list[bytes]:
     except msgspec.DecodeError as error:
         raise ProtocolError(PARSE_ERROR, f"Not valid JSON: {error}") from None
     except RecursionError:
-        raise ProtocolError(PARSE_ERROR, f"Nested deeper than {MAX_DEPTH} levels (no option changes it)") from None
-    check_text(data)
+        raise ProtocolError(PARSE_ERROR, _DEEP % depth) from None
+    check_text(data, depth)
     if not parts:
         raise ProtocolError(INVALID_REQUEST, "A batch has at least one message")
     if any(word in data for word in _ALONE) and any(_stands_alone(part) for part in parts):
@@ -124,15 +125,15 @@ def _stands_alone(part: bytes) -> bool:
     return meta is not UNSET and meta.protocol_version is not UNSET
 
 
-def check_text(data: bytes) -> None:
+def check_text(data: bytes, depth: int) -> None:
     """Strict UTF-8, bounded nesting, and no key hidden behind an escape."""
     if not data.isascii():
         try:
             data.decode()
         except UnicodeDecodeError as error:
             raise ProtocolError(PARSE_ERROR, f"Not valid UTF-8 at byte {error.start}") from None
-    if data.count(b"{") + (_BRACKET in data and data.count(b"[")) > MAX_DEPTH and _too_deep(data):
-        raise ProtocolError(PARSE_ERROR, f"Nested deeper than {MAX_DEPTH} levels (no option changes it)")
+    if data.count(b"{") + (_BRACKET in data and data.count(b"[")) > depth and _too_deep(data, depth):
+        raise ProtocolError(PARSE_ERROR, _DEEP % depth)
     if _BACKSLASH in data and (b"\\u00" in data or b"protocol\\/" in data):
         refuse_duplicates(data)
 
@@ -208,12 +209,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _too_deep(data: bytes) -> bool:
+def _too_deep(data: bytes, limit: int = MAX_DEPTH) -> bool:
     """Peel one level of brackets a pass while that shrinks them well, then walk what is left: linear, at C speed."""
     brackets = re.sub(_STRING, b"", data).translate(_ONE_KIND, _NOT_BRACKETS)
-    limit = MAX_DEPTH
+    too_many = b"[" * (limit + 1)
     while brackets:
-        if not limit or _TOO_MANY in brackets:
+        if not limit or too_many in brackets:
             return True
         size = len(brackets)
         brackets = brackets.replace(b"[]", b"")

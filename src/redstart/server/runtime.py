@@ -99,7 +99,7 @@ class Runtime(Runner):
         super().__init__(limits, options["threads"], options["processes"])
         self.name = info.name
         self.info = info
-        self.modern = Modern(info)
+        self.modern = Modern(info, options["max_depth"])
         self.options = options
         self.errors = ErrorPolicy(options["expose_errors"], options["debug"])
         self.given_keys: list[str | bytes] = list(options["keys"] or ())  # type: ignore[arg-type]  # by its rule

@@ -18,6 +18,7 @@ from redstart.features.rules import (
     TextOption,
     TextsOption,
     at_least,
+    between,
     did_you_mean,
     one_of,
     path,
@@ -27,6 +28,7 @@ from redstart.features.rules import (
 )
 from redstart.features.rules import seconds as seconds
 from redstart.features.rules import whole as whole
+from redstart.protocol.strict import MAX_DEPTH
 
 if TYPE_CHECKING:
     from redstart.access.verifier import Authenticate
@@ -235,3 +237,5 @@ class ServerOptions(TypedDict, total=False):
     """How many calls may wait for their turn; more are refused."""
     max_result_bytes: CountOption
     """How large a result may be."""
+    max_depth: Annotated[int, Rule(between(16, 256), MAX_DEPTH)]
+    """How deeply a message may be nested."""

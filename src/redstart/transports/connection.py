@@ -22,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from redstart.protocol.headers import SteadyHeaders
 from redstart.transports.audit import note_hang_up
-from redstart.transports.http_options import BODY_DEADLINE, MAX_UNSENT
+from redstart.transports.http_options import BODY_DEADLINE, MAX_HEADERS, MAX_UNSENT
 from redstart.transports.request import Head, HeaderList, HttpRequest, Limits, Watcher
 
 log = logging.getLogger("redstart")
@@ -30,7 +30,6 @@ _EAGER: Final = sys.version_info >= (3, 12)
 _PHRASES: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
 _STATUS: Final = {code: b"HTTP/1.1 %d %b\r\n" % (code, _PHRASES.get(code, b"")) for code in range(200, 600)}
 MAX_HEAD: Final = 64 * 1024
-MAX_HEADERS: Final = 256
 MAX_KNOWN: Final = 2048
 """The bytes of a head that is remembered; more is rare, and would cost memory for as long as a connection lives."""
 MAX_HEADS: Final = 8
@@ -89,6 +88,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     cycle: Any  # uvicorn's has another class
     limits = Limits()
     deadline = BODY_DEADLINE
+    max_headers = MAX_HEADERS
     idle = 75.0
     backlog = Backlog()
     stopping = False
@@ -171,8 +171,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:  # a trailer comes after all was decided by the headers, and is dropped
             self.headers.append((name.lower(), value))
-            if len(self.headers) > MAX_HEADERS:
-                self.refuse(431, b"the head has more than %d headers (no option changes it)" % MAX_HEADERS)
+            if len(self.headers) > self.max_headers:
+                self.refuse(431, b"the head has more than %d headers (max_headers=)" % self.max_headers)
 
     def on_headers_complete(self) -> None:
         self._in_head = False

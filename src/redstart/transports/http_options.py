@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _FAMILIES: Final = (AF_INET, AF_INET6, getattr(sockets, "AF_UNIX", None))
 BODY_DEADLINE: Final = 8.0
 """Seconds for a whole request. Many connections are looked at about once a second, so all are closed within ten."""
+MAX_HEADERS: Final = 256
 MAX_UNSENT: Final = 128 * 1024 * 1024
 """The bytes that wait for clients that are behind, of all connections together."""
 MAX_SESSIONS: Final = 10_000
@@ -173,6 +174,8 @@ class HttpOptions(EndpointOptions, total=False):
     """Seconds to go on after SIGTERM while `/readyz` is a 503."""
     body_deadline: Annotated[float, Rule(seconds, BODY_DEADLINE)]
     """Seconds that a client has for a whole request."""
+    max_headers: Annotated[int, Rule(at_least(1), MAX_HEADERS)]
+    """How many headers a request may have."""
     max_unsent_bytes: Annotated[int, Rule(at_least(1), MAX_UNSENT)]
     """How many bytes may wait for clients that are behind, of all connections."""
     admin_port: Annotated[int | None, Rule(_port)]

@@ -110,6 +110,7 @@ def _config(app: Endpoint, options: HttpOptions, tls: SSLContext | None) -> uvic
     limits = {
         "limits": app.limits,
         "deadline": options["body_deadline"],
+        "max_headers": options["max_headers"],
         "backlog": Backlog(options["max_unsent_bytes"]),
     }
     config = uvicorn.Config(
