@@ -311,6 +311,29 @@ def test_the_log_says_in_a_line_why_the_provider_gives_no_token(
         assert record.exc_info is None
 
 
+def test_a_token_of_the_provider_that_no_header_can_have_is_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with issuing() as site:
+        site.publish()
+        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
+        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", "userinfo_endpoint": f"{site.url}/me", **places}
+        site.serve("/.well-known/openid-configuration", known)
+        server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
+
+        async def main() -> None:
+            url = "http://127.0.0.1:9/mcp"
+            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
+                await browser.register()
+                sent = (await browser.agree(await browser.page())).headers["location"]
+                query = parse_qs(urlsplit(sent).query)
+                id_token = site.token({"aud": "web", "nonce": query["nonce"][0]})
+                site.serve("/token", {"access_token": "hush\n", "token_type": "Bearer", "id_token": id_token})
+                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+                assert answer["error"] == "access_denied"
+
+        run(main(), server)
+    assert "hush" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("path", "status", "expected"),
     [

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from msgspec import Struct
 from msgspec.structs import replace
 
-from redstart.access.verifier import AuthError
+from redstart.access.verifier import AuthError, is_token
 from redstart.auth.fetch import Fetcher, FetchError
 from redstart.auth.introspection import basic
 from redstart.auth.jwt import JWT, checked_url
@@ -157,7 +157,7 @@ class Upstream:
                 raise SignInRefused(f"{app.provider} refused the sign-in: {error}") from None
             why = "does not know this client_id= and client_secret=" if error.status == 401 else "does not answer"
             raise AuthError(503, f"{app.provider} {why}: {error}") from None
-        if not isinstance(said.get("access_token"), str):  # GitHub answers 200 and names an error
+        if not is_token(said.get("access_token")):  # GitHub answers 200 and names an error
             raise SignInRefused(f"{app.provider} refused the sign-in: {str(said.get('error', 'no token'))[:100]}")
         return said
 
