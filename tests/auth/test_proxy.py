@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,7 +15,7 @@ from joserfc import jws
 from joserfc.jwk import RSAKey
 
 from auth.proxied import VERIFIER, Browser
-from auth.support import issuing
+from auth.support import Issuer, issuing
 from redstart import Server, User
 from redstart.auth import JWT, Auth0, Cognito, Entra, GitHub, Google, Keycloak, OAuthProxy, Okta, OpenID, WorkOS, keys
 from redstart.features.errors import SettingsError
@@ -25,8 +27,36 @@ ISSUER = "https://login.example.com"
 APP: dict[str, Any] = {"client_id": "web", "client_secret": "s3cret"}
 
 
+URL = "http://127.0.0.1:9/mcp"
+
+
 def proxy(**options: Any) -> OAuthProxy:
     return OAuthProxy(OpenID(issuer=ISSUER, **APP), **options)
+
+
+@contextmanager
+def openid_provider() -> Iterator[Issuer]:
+    """A site with the metadata and the keys of a provider. The test serves /token and /me."""
+    with issuing() as site:
+        site.publish()
+        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", "userinfo_endpoint": f"{site.url}/me"}
+        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
+        site.serve("/.well-known/openid-configuration", {**known, **places})
+        yield site
+
+
+@asynccontextmanager
+async def agreed(server: Server) -> AsyncIterator[tuple[Browser, str, str]]:
+    """The browser of a person who has agreed, and the state and the nonce of the question to the provider."""
+    async with Browser(URL, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
+        await browser.register()
+        query = parse_qs(urlsplit((await browser.agree(await browser.page())).headers["location"]).query)
+        yield browser, query["state"][0], query["nonce"][0]
+
+
+def callback(state: str) -> str:
+    """Where the provider sends the browser, with a code."""
+    return f"{URL}/oauth/callback?code=c&state={state}"
 
 
 # ---------------------------------------------------------------- what it needs
@@ -211,18 +241,17 @@ def test_a_sign_in_with_github(end: tuple[Any, int], monkeypatch: pytest.MonkeyP
         server = Server("notes", auth=auth, keys=KEYS)
 
         async def main() -> None:
-            url = "http://127.0.0.1:9/mcp"
-            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
+            async with Browser(URL, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
                 await browser.register()
 
                 async def answer(code: str) -> dict[str, str]:
                     sent = (await browser.agree(await browser.page())).headers["location"]
                     query = parse_qs(urlsplit(sent).query)
                     assert sent.startswith(f"{site.url}/authorize?")
-                    assert query["redirect_uri"] == [f"{url}/oauth/callback"]
+                    assert query["redirect_uri"] == [f"{URL}/oauth/callback"]
                     assert query["code_challenge_method"] == ["S256"]
                     assert "nonce" not in query
-                    return await browser.finish(f"{url}/oauth/callback?code={code}&state={query['state'][0]}")
+                    return await browser.finish(f"{URL}/oauth/callback?code={code}&state={query['state'][0]}")
 
                 assert (await answer("bad"))["error"] == "access_denied"
                 tokens = (await browser.redeem((await answer("good"))["code"])).json()
@@ -260,24 +289,16 @@ def test_a_sign_in_with_github(end: tuple[Any, int], monkeypatch: pytest.MonkeyP
     ids=str,
 )
 def test_what_an_id_token_must_say(change: dict[str, Any], info: Any, let_in: bool) -> None:
-    with issuing() as site:
-        site.publish()
-        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", "userinfo_endpoint": f"{site.url}/me"}
-        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
-        site.serve("/.well-known/openid-configuration", {**known, **places})
+    with openid_provider() as site:
         if info is not None:
             site.serve("/me", info)
         server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
 
         async def main() -> None:
-            url = "http://127.0.0.1:9/mcp"
-            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
-                await browser.register()
-                sent = (await browser.agree(await browser.page())).headers["location"]
-                query = parse_qs(urlsplit(sent).query)
-                id_token = site.token({"aud": "web", "nonce": query["nonce"][0], **change})
+            async with agreed(server) as (browser, state, nonce):
+                id_token = site.token({"aud": "web", "nonce": nonce, **change})
                 site.serve("/token", {"access_token": "x", "token_type": "Bearer", "id_token": id_token})
-                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+                answer = await browser.finish(callback(state))
                 assert ("code" in answer, answer.get("error")) == (let_in, None if let_in else "access_denied")
 
         run(main(), server)
@@ -289,20 +310,13 @@ def test_what_an_id_token_must_say(change: dict[str, Any], info: Any, let_in: bo
 def test_the_log_says_in_a_line_why_the_provider_gives_no_token(
     status: int, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with issuing() as site:
-        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
-        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", **places}
-        site.serve("/.well-known/openid-configuration", known)
+    with openid_provider() as site:
         site.serve("/token", {"error": "any"}, status)
         server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
 
         async def main() -> None:
-            url = "http://127.0.0.1:9/mcp"
-            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
-                await browser.register()
-                sent = (await browser.agree(await browser.page())).headers["location"]
-                state = parse_qs(urlsplit(sent).query)["state"][0]
-                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={state}")
+            async with agreed(server) as (browser, state, _):
+                answer = await browser.finish(callback(state))
                 assert answer["error"] == "server_error"
 
         run(main(), server)
@@ -312,22 +326,14 @@ def test_the_log_says_in_a_line_why_the_provider_gives_no_token(
 
 
 def test_a_token_of_the_provider_that_no_header_can_have_is_not_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    with issuing() as site:
-        site.publish()
-        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
-        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", "userinfo_endpoint": f"{site.url}/me", **places}
-        site.serve("/.well-known/openid-configuration", known)
+    with openid_provider() as site:
         server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
 
         async def main() -> None:
-            url = "http://127.0.0.1:9/mcp"
-            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
-                await browser.register()
-                sent = (await browser.agree(await browser.page())).headers["location"]
-                query = parse_qs(urlsplit(sent).query)
-                id_token = site.token({"aud": "web", "nonce": query["nonce"][0]})
+            async with agreed(server) as (browser, state, nonce):
+                id_token = site.token({"aud": "web", "nonce": nonce})
                 site.serve("/token", {"access_token": "hush\n", "token_type": "Bearer", "id_token": id_token})
-                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+                answer = await browser.finish(callback(state))
                 assert answer["error"] == "access_denied"
 
         run(main(), server)
@@ -348,26 +354,18 @@ def test_a_token_of_the_provider_that_no_header_can_have_is_not_in_the_log(caplo
     ],
 )
 def test_only_an_answer_of_the_provider_ends_a_sign_in(path: str, status: int, expected: tuple[int, str]) -> None:
-    with issuing() as site:
-        site.publish()
-        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", "userinfo_endpoint": f"{site.url}/me"}
-        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
-        site.serve("/.well-known/openid-configuration", {**known, **places})
+    with openid_provider() as site:
         info, tokens = {"sub": "ada", "email": "ada@example.com"}, {"access_token": "x", "refresh_token": "y"}
         site.serve("/me", info)
         auth = OAuthProxy(OpenID(issuer=site.url, **APP), allow=lambda user: user.claims.get("email") == info["email"])
         server = Server("notes", auth=auth, keys=KEYS)
 
         async def main() -> None:
-            url = "http://127.0.0.1:9/mcp"
-            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
-                await browser.register()
-                sent = (await browser.agree(await browser.page())).headers["location"]
-                query = parse_qs(urlsplit(sent).query)
-                id_token = site.token({"aud": "web", "nonce": query["nonce"][0]})
+            async with agreed(server) as (browser, state, nonce):
+                id_token = site.token({"aud": "web", "nonce": nonce})
                 said = {**tokens, "token_type": "Bearer", "expires_in": 1, "id_token": id_token}
                 site.serve("/token", said)
-                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+                answer = await browser.finish(callback(state))
                 token = (await browser.redeem(answer["code"])).json()["refresh_token"]
                 site.serve(path, {"error": "any"}, status)
                 refused = await browser.refresh(token)
@@ -381,11 +379,7 @@ def test_only_an_answer_of_the_provider_ends_a_sign_in(path: str, status: int, e
 
 def test_the_new_refresh_token_of_a_provider_is_kept_before_anything_else() -> None:
     """A provider that rotates its refresh tokens takes each once, so losing the new one would end the sign-in."""
-    with issuing() as site:
-        site.publish()
-        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", "userinfo_endpoint": f"{site.url}/me"}
-        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
-        site.serve("/.well-known/openid-configuration", {**known, **places})
+    with openid_provider() as site:
         site.serve("/me", {"sub": "ada"})
         server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
         given: list[str] = []
@@ -404,13 +398,8 @@ def test_the_new_refresh_token_of_a_provider_is_kept_before_anything_else() -> N
 
         async def main() -> None:
             nonlocal nonce
-            url = "http://127.0.0.1:9/mcp"
-            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
-                await browser.register()
-                sent = (await browser.agree(await browser.page())).headers["location"]
-                query = parse_qs(urlsplit(sent).query)
-                nonce = query["nonce"][0]
-                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+            async with agreed(server) as (browser, state, nonce):
+                answer = await browser.finish(callback(state))
                 token = (await browser.redeem(answer["code"])).json()["refresh_token"]
                 site.serve("/me", {}, 500)
                 assert (await browser.refresh(token)).status_code == 503
@@ -424,23 +413,16 @@ def test_the_new_refresh_token_of_a_provider_is_kept_before_anything_else() -> N
 def test_an_id_token_that_cannot_be_checked_says_nothing_about_the_person(monkeypatch: pytest.MonkeyPatch) -> None:
     """The provider has a new key, and its list of keys cannot be read at this moment."""
     monkeypatch.setattr(keys, "PAUSE", 0.0)
-    with issuing() as site:
-        site.publish()
-        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks", "token_endpoint": f"{site.url}/token"}
-        site.serve("/.well-known/openid-configuration", {**known, "authorization_endpoint": f"{site.url}/auth"})
+    with openid_provider() as site:
         site.serve("/me", {"sub": "ada"})
         server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
 
         async def main() -> None:
-            url = "http://127.0.0.1:9/mcp"
-            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
-                await browser.register()
-                sent = (await browser.agree(await browser.page())).headers["location"]
-                query = parse_qs(urlsplit(sent).query)
-                claims = {"aud": "web", "nonce": query["nonce"][0]}
+            async with agreed(server) as (browser, state, nonce):
+                claims = {"aud": "web", "nonce": nonce}
                 tokens = {"access_token": "x", "refresh_token": "y", "expires_in": 1}
                 site.serve("/token", {**tokens, "id_token": site.token(claims)})
-                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+                answer = await browser.finish(callback(state))
                 token = (await browser.redeem(answer["code"])).json()["refresh_token"]
                 site.keys.insert(0, RSAKey.generate_key(2048, parameters={"kid": "two"}))
                 site.serve("/token", {**tokens, "id_token": site.token(claims)})
@@ -467,11 +449,7 @@ HALF = "\ud83d"  # of an emoji, where a program has cut a name
 def test_a_provider_that_answers_oddly_is_no_500(
     claims: dict[str, Any], said: dict[str, Any], expected: tuple[int, str | None]
 ) -> None:
-    with issuing() as site:
-        site.publish()
-        known = {"issuer": site.url, "jwks_uri": f"{site.url}/jwks"}
-        places = {"authorization_endpoint": f"{site.url}/auth", "token_endpoint": f"{site.url}/token"}
-        site.serve("/.well-known/openid-configuration", {**known, **places, "userinfo_endpoint": f"{site.url}/me"})
+    with openid_provider() as site:
         site.serve("/me", {"sub": "ada"})
         server = Server("notes", auth=OAuthProxy(OpenID(issuer=site.url, **APP)), keys=KEYS)
 
@@ -482,15 +460,11 @@ def test_a_provider_that_answers_oddly_is_no_500(
             site.serve("/token", {**tokens, "id_token": id_token, **(said if more else {})})
 
         async def main() -> None:
-            url = "http://127.0.0.1:9/mcp"
-            async with Browser(url, None, server.asgi()) as browser:  # type: ignore[arg-type]  # nobody signs in there
-                await browser.register()
-                sent = (await browser.agree(await browser.page())).headers["location"]
-                query = parse_qs(urlsplit(sent).query)
-                serve(query["nonce"][0])
-                answer = await browser.finish(f"{url}/oauth/callback?code=c&state={query['state'][0]}")
+            async with agreed(server) as (browser, state, nonce):
+                serve(nonce)
+                answer = await browser.finish(callback(state))
                 token = (await browser.redeem(answer["code"])).json()["refresh_token"]
-                serve(**{"nonce": query["nonce"][0], "refreshed": True, **claims})
+                serve(**{"nonce": nonce, "refreshed": True, **claims})
                 answered = await browser.refresh(token)
                 assert (answered.status_code, answered.json().get("error")) == expected
 
