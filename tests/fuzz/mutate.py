@@ -187,7 +187,7 @@ def expected(data: bytes) -> Expected:
         )
         _check(value, 0)
     except (ValueError, RecursionError):
-        return Expected(0, 1, ANY)
+        return Expected(0, 1, ANY, cancels=ANY)
     if isinstance(value, list):
         return Expected(0, 1, ANY, cancels=ANY)
     if not isinstance(value, dict):

@@ -255,7 +255,7 @@ async def _chunk(messages: list[bytes], stdin: asyncio.StreamWriter, stdout: asy
         if found.cancels is not None and isinstance(found.cancels, int | str):
             exempt.add(found.cancels)
         elif found.cancels is ANY:
-            exempt |= {m.get("params", {}).get("requestId") for m in _dicts(data) if isinstance(m.get("params"), dict)}
+            exempt |= _may_cancel(data)
     alive = f"alive-{number}"
     wanted[alive] += 1
     lines.append(b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % _raw(alive))
@@ -285,9 +285,12 @@ def _stands_in(id: Any, lines: list[bytes]) -> bool:
     return any(form in line for form in spelled for line in lines)
 
 
-def _dicts(data: bytes) -> list[dict[str, Any]]:
+def _may_cancel(data: bytes) -> set[Any]:
+    """The ids that a message of unclear meaning may cancel: a batch, or one in which a key stands twice."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
-        return []
-    return [m for m in value if isinstance(m, dict)] if isinstance(value, list) else []
+        return set()
+    params = [one.get("params") for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
+    ids = [one.get("requestId") for one in params if isinstance(one, dict)]
+    return {id for id in ids if isinstance(id, int | str)}
