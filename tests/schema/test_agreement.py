@@ -3,6 +3,9 @@
 import dataclasses
 import enum
 import keyword
+import subprocess
+import sys
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, Union
 
 import annotated_types as at
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 from redstart.schema.errors import ShapeError
 from redstart.schema.signature import EMPTY, Signature
 from redstart.schema.types import compile_type
+from support import DEADLINE
 
 
 @dataclasses.dataclass
@@ -126,3 +130,37 @@ def test_bind_accepts_what_the_input_schema_accepts(keys: list[str], data: st.Da
         for key, annotation, _, required, _ in rows:  # accepted all the same: only because bind is lax
             if key in value and (required or value[key] is not None):
                 compile_type(annotation).convert(value[key], lax=True)
+
+
+REFUSED = """
+import asyncio
+from typing import Union
+
+import msgspec
+
+from redstart import Client, Server
+
+class Folder(msgspec.Struct, tag=True):
+    parent: "Union[dict[str, int], Folder, Owner, None]" = None
+
+class Owner(msgspec.Struct, tag=True):
+    homes: "tuple[Union[Owner, Folder], int] | None" = None
+
+def name(x: Owner) -> str:
+    return type(x).__name__
+
+async def main() -> None:
+    async with Client(Server("s", tools=[name])) as c:
+        value = {"type": "Owner", "homes": [{"type": "Folder", "parent": {"a": 1}}, 1]}
+        print((await c.call_tool("name", {"x": value})).text)
+
+asyncio.run(main())
+"""
+
+
+def test_classes_that_contain_each_other_do_not_end_the_process(tmp_path: Path) -> None:
+    """msgspec refuses one of them and keeps half of the other: reading a message with that is a segmentation fault."""
+    file = tmp_path / "program.py"
+    file.write_text(REFUSED)
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=DEADLINE)
+    assert (done.returncode, done.stdout.strip()) == (0, "Owner"), done.stderr

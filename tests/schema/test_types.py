@@ -406,12 +406,12 @@ NOT_NATIVE = [
 
 @pytest.mark.parametrize("annotation", NATIVE, ids=str)
 def test_msgspec_reads_directly_what_it_reads_alike(annotation: Any) -> None:
-    assert compile_type(annotation).native is not ABSENT
+    assert compile_type(annotation).node.native is not ABSENT
 
 
 @pytest.mark.parametrize("annotation", NOT_NATIVE, ids=str)
 def test_msgspec_is_kept_from_what_it_reads_differently(annotation: Any) -> None:
-    assert compile_type(annotation).native is ABSENT
+    assert compile_type(annotation).node.native is ABSENT
 
 
 LAX: list[tuple[Any, Any, Any]] = [

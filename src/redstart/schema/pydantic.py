@@ -16,7 +16,7 @@ import msgspec
 from redstart.schema import errors
 from redstart.schema.cost import ENTRIES, affordable, entries, has_branches
 from redstart.schema.document import DECIMAL, NULL, Defs, Schema, is_recursive, schemas_in
-from redstart.schema.errors import Problem, ValuePath, cut, join, show, show_typed, spelled
+from redstart.schema.errors import SHOWN_PROBLEMS, Problem, ValuePath, cut, join, show, show_typed, spelled
 from redstart.schema.guards import engine
 from redstart.schema.nodes import ArrayNode, RecordNode, parsed_string, remembered
 from redstart.schema.scalars import INVALID, KINDS, Node, Walk
@@ -111,7 +111,7 @@ class PydanticNode(Node):
     def read(self, value: object, path: ValuePath, walk: Walk) -> object:
         if type(value) not in (list, dict):
             return self._read(value, path, walk)
-        if self.costly is not None and not affordable(self.costly, value, room=20_000, share=8):
+        if self.costly is not None and not affordable(self.costly, value, room=6_000, share=8):
             return walk.refuse(errors.refused, path, TOO_DEEP_FOR_BRANCHES)
         return remembered(self, self._read, value, path, walk)
 
@@ -125,6 +125,8 @@ class PydanticNode(Node):
         try:
             return engine.validate_json(raw, strict=True)
         except error_type as error:
+            if walk.enough == 1:  # a lax reading follows, and says what is wrong
+                return walk.refuse(errors.refused, path, error.title)
             if not walk.lax:
                 return self._refuse(error, path, walk)
         try:
@@ -134,7 +136,9 @@ class PydanticNode(Node):
             inner = parsed_string(value, list, walk) if inner is value else inner
             if inner is not value:
                 return self.read(inner, path, walk)
-            return self._without_nulls(engine, value, error, path, walk)
+            if b"null" in raw:
+                return self._without_nulls(engine, value, error, path, walk)
+            return self._refuse(error, path, walk)
 
     def _without_nulls(self, engine: Any, value: object, error: Any, path: ValuePath, walk: Walk) -> object:
         """Once more without the nulls that were refused: for an optional field null means absent.
@@ -159,7 +163,7 @@ class PydanticNode(Node):
         items = error.errors(include_url=False)
         for item in items if only is None else [item for item in items if item["loc"] in only]:
             inner = path
-            for step in item["loc"]:
+            for step in item["loc"] if walk.count < SHOWN_PROBLEMS else ():  # the others are only counted
                 inner = join(inner, step)
             walk.refuse(_problem, inner, item)
         return INVALID

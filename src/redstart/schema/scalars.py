@@ -12,8 +12,9 @@ import math
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ParamSpec
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Final, ParamSpec
+from weakref import WeakSet
 
 import msgspec
 
@@ -133,18 +134,31 @@ class Node:
         return {} if self.constraints is None else self.constraints.schema()
 
 
-def msgspec_agrees(node: Node) -> bool:
-    """Whether msgspec reads the user's own class, and all that it contains, as we do."""
-    seen = {id(node)}
-    queue = [node]
+spoiled: Final[WeakSet[object]] = WeakSet()
+"""Classes that msgspec must not read any more: see `native_decoder`."""
+
+
+def contained(*nodes: Node) -> Iterator[Node]:
+    """The nodes, and all that they contain."""
+    seen = {id(node) for node in nodes}
+    queue = [*nodes]
     while queue:
         current = queue.pop()
-        if not current.plain:
-            return False
+        yield current
         fresh = [child for child in current.children if id(child) not in seen]
         seen.update(map(id, fresh))
         queue += fresh
-    return True
+
+
+def msgspec_agrees(node: Node) -> bool:
+    """Whether msgspec reads the user's own class, and all that it contains, as we do."""
+    return all(inner.plain and class_of(inner) not in spoiled for inner in contained(node))
+
+
+def class_of(node: Node) -> object:
+    """The user's class that a record is made of, without its type arguments; another node has none."""
+    cls = getattr(node, "cls", None)
+    return getattr(cls, "__origin__", cls)
 
 
 class AnyNode(Node):

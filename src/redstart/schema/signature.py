@@ -168,11 +168,13 @@ class Arguments:
         return out
 
     def _make_decoder(self) -> Callable[[bytes], Any]:
-        natives = {argument.name: argument.shape.native for argument in self._arguments}
-        decoder = native_decoder(self._struct(natives))
+        natives = {argument.name: argument.shape.node.native for argument in self._arguments}
+        decoder = native_decoder(self._struct(natives), self._record)
         if decoder is None:  # msgspec refuses at least one of the types: find it
-            natives = {name: ABSENT if native_decoder(kind) is None else kind for name, kind in natives.items()}
-            decoder = native_decoder(self._struct(natives))
+            for argument in self._arguments:
+                node = argument.shape.node
+                natives[argument.name] = node.native if native_decoder(node.native, node) else ABSENT
+            decoder = native_decoder(self._struct(natives), self._record)
         assert decoder is not None
         return decoder
 

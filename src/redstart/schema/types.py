@@ -32,8 +32,11 @@ from redstart.schema.scalars import (
     ScalarNode,
     Walk,
     by_value,
+    class_of,
+    contained,
     derived,
     path_kind,
+    spoiled,
 )
 
 
@@ -530,7 +533,6 @@ class CompiledType:
         self.node = node
         self.notes = notes
         self._decoder: Callable[[bytes], Any] | None = None
-        self.native = node.native  # what msgspec can decode directly, or ABSENT
 
     def schema(self, *, titled: bool = False) -> Schema:
         """The schema as a document of its own; in that of a form (`titled`) the choices of an Enum have titles."""
@@ -541,7 +543,7 @@ class CompiledType:
         """The value of strict JSON bytes."""
         decoder = self._decoder
         if decoder is None:
-            decoder = self._decoder = native_decoder(self.native) or self._slowly
+            decoder = self._decoder = native_decoder(self.node.native, self.node) or self._slowly
         try:
             return decoder(raw)
         except (ValueError, RecursionError):
@@ -567,13 +569,19 @@ class CompiledType:
             raise ShapeError([Problem("", f"is not valid JSON: {error}")], noun="value") from None
 
 
-def native_decoder(native: Any) -> Callable[[bytes], Any] | None:
-    """msgspec's decoder, or None if it cannot decode the type."""
+def native_decoder(native: Any, node: Node) -> Callable[[bytes], Any] | None:
+    """msgspec's decoder of a type, which this node reads too; None if msgspec cannot decode it.
+
+    Of a type that it refuses, msgspec may keep what it has found out about classes that contain each other, with gaps.
+    A decoder that is made from that later ends the process at the first message, so it is not asked for them again.
+    """
     if native is ABSENT:
         return None
     try:
         return msgspec.json.Decoder(native).decode
     except Exception:  # the nodes read every type that msgspec does not
+        records = [inner for inner in contained(node) if isinstance(inner, RecordNode)]
+        spoiled.update(class_of(record) for record in records if record in contained(*record.children))
         return None
 
 
