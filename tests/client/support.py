@@ -154,11 +154,13 @@ Handler = Callable[[Request], Awaitable[None]]
 async def http_server(handler: Handler) -> AsyncIterator[str]:
     """A small HTTP server in this event loop: `handler` answers each request. Yields its URL."""
     tasks: set[asyncio.Task[None]] = set()
+    writers: set[asyncio.StreamWriter] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.add(writer)  # a task that is cancelled before its first step closes nothing
+        tasks.add(asyncio.create_task(serve(reader, writer)))
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
         try:
             while (request := await _read_request(reader, writer)) is not None:
                 await handler(request)
@@ -167,14 +169,18 @@ async def http_server(handler: Handler) -> AsyncIterator[str]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
     finally:
+        for _ in range(3):  # asyncio forgets a connection that was accepted just before its server closes
+            await asyncio.sleep(0)
         server.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in writers:
+            writer.close()
 
 
 async def _read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request | None:
