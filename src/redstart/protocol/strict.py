@@ -60,7 +60,7 @@ _BACKSLASH: Final = ord("\\")
 _UP_AND_DOWN: Final = rb"(\[++)\]*+"
 
 
-def open_envelope(data: bytes, depth: int = MAX_DEPTH) -> tuple[Envelope, bytes | None]:
+def open_envelope(data: bytes, depth: int) -> tuple[Envelope, bytes | None]:
     """Decode one message, or raise a ProtocolError. The bytes are those of its id, if it is the id of a request."""
     check_text(data, depth)
     try:
@@ -92,7 +92,7 @@ def _around(data: bytes, key: bytes, member: object) -> bytes:
     return data[:start] + data[start + len(member) :] if data.startswith(memoryview(member), start) else data
 
 
-def open_batch(data: bytes, depth: int = MAX_DEPTH) -> list[bytes]:
+def open_batch(data: bytes, depth: int) -> list[bytes]:
     """The messages of a JSON-RPC batch, still as bytes, or a ProtocolError."""
     try:
         parts = [bytes(part) for part in decode_batch(data)]
